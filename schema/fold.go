@@ -1,0 +1,184 @@
+package schema
+
+import "time"
+
+// Phase is where an unfinished request is.
+type Phase uint8
+
+// The phases.
+const (
+	PhaseUnknown    Phase = iota // only a cancel_requested was seen: its accepted event is still to come
+	PhaseQueued                  // accepted, waiting for its first dispatch
+	PhaseDispatched              // a worker owns it
+	PhaseLost                    // its worker was declared lost: to be sealed and dispatched again
+)
+
+// RequestState is what the event log says of one unfinished request.
+type RequestState struct {
+	ID      RequestID
+	Phase   Phase
+	Pool    string
+	Tenant  string
+	Ingress IngressID
+	// RequestSeq is where its body lies in REQUESTS.
+	RequestSeq   uint64
+	AcceptedAt   int64         // store time of the accepted event, ns UTC
+	Budget       time.Duration // deadline left at AcceptedAt; 0 is none
+	Grace        time.Duration
+	PromptTokens int32
+	MaxTokens    int32
+
+	Attempt uint32 // the last dispatched; 0 before the first
+	Worker  WorkerID
+	Resume  Tokens // what the last attempt continued from
+
+	Cancel   CancelReason // empty: not asked for
+	CancelAt int64        // store time
+}
+
+// WorkerLife is what the event log says of a worker that is up.
+type WorkerLife struct {
+	ID    WorkerID
+	Pool  string
+	Model string
+	UpAt  int64 // store time
+}
+
+// tombstones is how many settled requests a State remembers, so that late events of theirs (an admitted stored after
+// a finished) do not bring them back. At 10,000 requests/s it covers 6 s between two writers.
+const tombstones = 1 << 16
+
+// State is the fold of the event log: every unfinished request and every worker that is up. It is a plain value
+// owned by one goroutine; the zero value is not usable, see NewState.
+type State struct {
+	Requests map[RequestID]*RequestState
+	Workers  map[WorkerID]*WorkerLife
+	// Epoch is the sequence of each pool's last epoch event.
+	Epoch map[string]uint64
+	// Seq is the sequence of the last event applied.
+	Seq uint64
+
+	settled map[RequestID]struct{}
+	ring    []RequestID // of settled, oldest at next
+	next    int
+	down    map[WorkerID]struct{}
+}
+
+// NewState returns the state before the first event.
+func NewState() *State {
+	return &State{
+		Requests: map[RequestID]*RequestState{},
+		Workers:  map[WorkerID]*WorkerLife{},
+		Epoch:    map[string]uint64{},
+		settled:  map[RequestID]struct{}{},
+		down:     map[WorkerID]struct{}{},
+	}
+}
+
+// Stored is an event with its place in the log.
+type Stored struct {
+	Event
+	Seq      uint64 // in EVENTS
+	StoredAt int64  // JetStream's store time, ns UTC
+}
+
+// Settled reports whether id ended among the last 65,536 that did.
+func (s *State) Settled(id RequestID) bool { _, ok := s.settled[id]; return ok }
+
+// Apply folds one event into the state. It is pure, ignores what it has seen before (e.Seq ≤ s.Seq), and comes to
+// the same state for any interleaving of writers that keeps each writer's own order: a request exists from its
+// accepted to its settling event; what comes before (cancel_requested) is kept for it and what comes after is dropped.
+// Of a worker that was declared lost, terminal events stored after its worker_down are not believed: its requests
+// were sealed and go on elsewhere. (Which of the two comes first is what the log decides.)
+func (s *State) Apply(e *Stored) {
+	if e.Seq <= s.Seq {
+		return
+	}
+	s.Seq = e.Seq
+	switch e.Type {
+	case WorkerUp:
+		if _, gone := s.down[e.Worker]; !gone {
+			s.Workers[e.Worker] = &WorkerLife{ID: e.Worker, Pool: e.Pool, Model: e.Model, UpAt: e.StoredAt}
+		}
+		return
+	case WorkerDown:
+		s.workerDown(e.Worker)
+		return
+	case Epoch:
+		s.Epoch[e.Pool] = e.Seq
+		return
+	case Accepted, Dispatched, CancelRequested, Finished, Failed, Cancelled:
+	default:
+		return // tells analysts something; changes nothing here
+	}
+	if s.Settled(e.Request) {
+		return
+	}
+	r := s.Requests[e.Request]
+	if e.Type.Terminal() {
+		if _, zombie := s.down[e.Worker]; !zombie && (r == nil || e.Attempt >= r.Attempt) {
+			s.settle(e.Request)
+		}
+		return
+	}
+	if r == nil {
+		r = &RequestState{ID: e.Request}
+		s.Requests[e.Request] = r
+	}
+	switch e.Type {
+	case Accepted:
+		if r.RequestSeq != 0 {
+			return
+		}
+		r.Pool, r.Tenant, r.Ingress, r.RequestSeq = e.Pool, e.Tenant, e.Ingress, e.RequestSeq
+		r.AcceptedAt, r.Budget, r.Grace = e.StoredAt, e.Budget, e.Grace
+		r.PromptTokens, r.MaxTokens = e.PromptTokens, e.MaxTokens
+		if r.Phase == PhaseUnknown {
+			r.Phase = PhaseQueued
+		}
+	case Dispatched:
+		if e.Attempt <= r.Attempt {
+			return
+		}
+		r.Attempt, r.Worker, r.Resume, r.Phase = e.Attempt, e.Worker, e.Resume, PhaseDispatched
+		if _, gone := s.down[e.Worker]; gone {
+			r.Phase = PhaseLost
+		}
+	case CancelRequested:
+		if r.Cancel == "" {
+			r.Cancel, r.CancelAt = CancelReason(e.Reason), e.StoredAt
+		}
+	}
+}
+
+func (s *State) workerDown(id WorkerID) {
+	s.down[id] = struct{}{}
+	delete(s.Workers, id)
+	for _, r := range s.Requests {
+		if r.Worker == id && r.Phase == PhaseDispatched {
+			r.Phase = PhaseLost
+		}
+	}
+}
+
+func (s *State) settle(id RequestID) {
+	delete(s.Requests, id)
+	s.settled[id] = struct{}{}
+	if len(s.ring) < tombstones {
+		s.ring = append(s.ring, id)
+		return
+	}
+	delete(s.settled, s.ring[s.next])
+	s.ring[s.next] = id
+	s.next = (s.next + 1) % tombstones
+}
+
+// ForgetOrphans drops cancel requests older than the given store time whose accepted event never came: their
+// requests were never stored.
+func (s *State) ForgetOrphans(before int64) {
+	for id, r := range s.Requests {
+		if r.Phase == PhaseUnknown && r.CancelAt < before {
+			delete(s.Requests, id)
+		}
+	}
+}
