@@ -3,38 +3,80 @@ package schema
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 )
 
-// body is a message of the wire: it knows where its version is and whether it is valid.
-type body interface {
+// Body is a message of the wire: it knows where its version is and whether it is valid. Only this package has bodies.
+type Body interface {
 	version() *int
 	Validate() error
 }
 
-// Encode validates m, stamps the version and returns its JSON.
-func Encode(m body) ([]byte, error) {
+// Encode validates m, stamps the version into it and returns its JSON, which the caller owns. It returns ErrInvalid or
+// ErrTokens for what may not cross the wire. Bytes of a string that are not UTF-8 become U+FFFD.
+func Encode(m Body) ([]byte, error) {
 	*m.version() = Version
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(m)
+	var b []byte
+	var err error
+	if f, ok := m.(walker); ok {
+		w := wire{}
+		f.walk(&w)
+		b, err = w.b, w.err
+	} else {
+		b, err = json.Marshal(m)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("schema: encoding %T: %w", m, err)
 	}
 	return b, nil
 }
 
-// Decode reads JSON into m and validates it. It returns ErrVersion for a newer writer's body, ErrInvalid for one that
-// breaks a rule, and encoding/json's error for one that is not JSON. m does not alias data, except for a Dispatch's
-// Request fields, which are copies too.
-func Decode(data []byte, m body) error {
-	if err := json.Unmarshal(data, m); err != nil {
-		return fmt.Errorf("schema: decoding %T: %w", m, err)
+// Decode reads JSON into m and validates it; what m held before is gone. It returns ErrVersion for a newer writer's
+// body, ErrInvalid for one that breaks a rule, and encoding/json's error or ErrTokens for one that cannot be read. After
+// an error m holds anything. m does not alias data.
+func Decode(data []byte, m Body) error {
+	reflect.ValueOf(m).Elem().SetZero()
+	if !fastDecode(data, m) {
+		if err := json.Unmarshal(data, m); err != nil {
+			// A newer version may have given a field another type.
+			var only struct {
+				V int `json:"v"`
+			}
+			if json.Unmarshal(data, &only) == nil && only.V > Version {
+				return versionError(m, only.V)
+			}
+			return fmt.Errorf("schema: decoding %T: %w", m, err)
+		}
 	}
-	if v := *m.version(); v < 1 || v > Version {
-		return fmt.Errorf("%w: %T has version %d, this reader knows 1 to %d", ErrVersion, m, v, Version)
+	switch v := *m.version(); {
+	case v > Version:
+		return versionError(m, v)
+	case v < 1:
+		return fmt.Errorf("%w %T: v is %d", ErrInvalid, m, v)
 	}
 	return m.Validate()
+}
+
+// fastDecode reports whether it could read data into m. If not, m is as zero as it was.
+func fastDecode(data []byte, m Body) bool {
+	f, ok := m.(walker)
+	if !ok {
+		return false
+	}
+	w := wire{b: data, reading: true}
+	f.walk(&w)
+	if w.err == nil && len(w.b) == 0 {
+		return true
+	}
+	reflect.ValueOf(m).Elem().SetZero()
+	return false
+}
+
+func versionError(m Body, v int) error {
+	return fmt.Errorf("%w: %T has version %d, this reader knows 1 to %d", ErrVersion, m, v, Version)
 }
 
 func (r *Request) version() *int       { return &r.V }

@@ -55,6 +55,8 @@ type State struct {
 	Workers  map[WorkerID]*WorkerLife
 	// Epoch is the sequence of each pool's last epoch event.
 	Epoch map[string]uint64
+	// RequestSeq is each pool's highest accepted sequence in REQUESTS: where its scheduler goes on reading.
+	RequestSeq map[string]uint64
 	// Seq is the sequence of the last event applied.
 	Seq uint64
 
@@ -67,11 +69,12 @@ type State struct {
 // NewState returns the state before the first event.
 func NewState() *State {
 	return &State{
-		Requests: map[RequestID]*RequestState{},
-		Workers:  map[WorkerID]*WorkerLife{},
-		Epoch:    map[string]uint64{},
-		settled:  map[RequestID]struct{}{},
-		down:     map[WorkerID]struct{}{},
+		Requests:   map[RequestID]*RequestState{},
+		Workers:    map[WorkerID]*WorkerLife{},
+		Epoch:      map[string]uint64{},
+		RequestSeq: map[string]uint64{},
+		settled:    map[RequestID]struct{}{},
+		down:       map[WorkerID]struct{}{},
 	}
 }
 
@@ -110,6 +113,9 @@ func (s *State) Apply(e *Stored) {
 	case Accepted, Dispatched, CancelRequested, Finished, Failed, Cancelled:
 	default:
 		return // tells analysts something; changes nothing here
+	}
+	if e.Type == Accepted {
+		s.RequestSeq[e.Pool] = max(s.RequestSeq[e.Pool], e.RequestSeq)
 	}
 	if s.Settled(e.Request) {
 		return
