@@ -19,19 +19,14 @@ func Encode(m Body) ([]byte, error) {
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}
-	var b []byte
-	var err error
-	if f, ok := m.(walker); ok {
-		w := wire{}
-		f.walk(&w)
-		b, err = w.b, w.err
-	} else {
-		b, err = json.Marshal(m)
+	var w wire
+	if !w.walk(m) {
+		w.b, w.err = json.Marshal(m)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("schema: encoding %T: %w", m, err)
+	if w.err != nil {
+		return nil, fmt.Errorf("schema: encoding %T: %w", m, w.err)
 	}
-	return b, nil
+	return w.b, nil
 }
 
 // Decode reads JSON into m and validates it; what m held before is gone. It returns ErrVersion for a newer writer's
@@ -62,13 +57,8 @@ func Decode(data []byte, m Body) error {
 
 // fastDecode reports whether it could read data into m. If not, m is as zero as it was.
 func fastDecode(data []byte, m Body) bool {
-	f, ok := m.(walker)
-	if !ok {
-		return false
-	}
 	w := wire{b: data, reading: true}
-	f.walk(&w)
-	if w.err == nil && len(w.b) == 0 {
+	if w.walk(m) && w.err == nil && len(w.b) == 0 {
 		return true
 	}
 	reflect.ValueOf(m).Elem().SetZero()

@@ -155,16 +155,22 @@ type Event struct {
 }
 
 // DedupID is the event's identity, for JetStream's duplicate window: <request>.<attempt>.<type>.<ordinal>, with the
-// worker in the request's place for worker events. Epoch events have none: each is another.
+// worker in the request's place for worker events. Where more than one service may write the type, .<source> follows:
+// a lost worker's late finished, which is not believed, must not make the stream drop the scheduler's own. Epoch events
+// have none: each is another.
 func (e *Event) DedupID() string {
-	subject := string(e.Request)
+	subject, source := string(e.Request), ""
 	switch e.Type {
 	case Epoch:
 		return ""
-	case WorkerUp, WorkerDown:
+	case WorkerUp:
 		subject = string(e.Worker)
+	case WorkerDown:
+		subject, source = string(e.Worker), e.Source
+	case Finished, Failed, Cancelled, CancelRequested:
+		source = e.Source
 	}
-	b := make([]byte, 0, len(subject)+len(e.Type)+8)
+	b := make([]byte, 0, len(subject)+len(e.Type)+len(source)+8)
 	b = append(b, subject...)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, uint64(e.Attempt), 10)
@@ -172,6 +178,10 @@ func (e *Event) DedupID() string {
 	b = append(b, e.Type...)
 	b = append(b, '.')
 	b = strconv.AppendUint(b, uint64(e.Ordinal), 10)
+	if source != "" {
+		b = append(b, '.')
+		b = append(b, source...)
+	}
 	return string(b)
 }
 
