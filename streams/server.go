@@ -63,13 +63,9 @@ func StartServer(c ServerConfig, log *slog.Logger) (*Server, error) {
 	if err := os.MkdirAll(c.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("streams: making the store directory: %w", err)
 	}
-	lock := flock.New(filepath.Join(c.Dir, "lock"))
-	ok, err := lock.TryLock()
+	lock, err := lockDir(c.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("streams: locking %s: %w", c.Dir, err)
-	}
-	if !ok {
-		return nil, fmt.Errorf("%w: %s", ErrLocked, c.Dir)
+		return nil, err
 	}
 	opts := &server.Options{
 		ServerName: "cadence",
@@ -105,6 +101,30 @@ func StartServer(c ServerConfig, log *slog.Logger) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("streams: embedded server not ready after 10s (is %s taken?)", c.Listen), lock.Unlock())
 	}
 	return &Server{ns: ns, lock: lock}, nil
+}
+
+func lockDir(dir string) (*flock.Flock, error) {
+	lock := flock.New(filepath.Join(dir, "lock"))
+	ok, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("streams: locking %s: %w", dir, err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
+	}
+	return lock, nil
+}
+
+// CheckUnlocked returns ErrLocked if a server uses the store directory now.
+func CheckUnlocked(dir string) error {
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return err
+	}
+	return lock.Unlock()
 }
 
 // URL is where other processes connect; empty if the server does not listen.
