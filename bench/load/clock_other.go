@@ -1,0 +1,5 @@
+//go:build !linux
+
+package load
+
+func newAlarm() (alarm, error) { return runtimeAlarm{}, nil }

@@ -1,0 +1,142 @@
+package load
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestPoisson(t *testing.T) {
+	times := slices.Collect(Poisson(1, 1000, 20*time.Second))
+	if n := float64(len(times)); math.Abs(n-20000) > 4*math.Sqrt(20000) {
+		t.Fatalf("%v arrivals in 20 s at 1000/s", n)
+	}
+	if !slices.IsSorted(times) || times[0] < 0 || times[len(times)-1] >= 20*time.Second {
+		t.Fatal("out of order or out of range")
+	}
+	// The variance of the number of arrivals in equal stretches is its mean; of a fixed interval it would be 0.
+	var counts [200]float64
+	for _, at := range times {
+		counts[at/(100*time.Millisecond)]++
+	}
+	var variance float64
+	for _, c := range counts {
+		variance += (c - 100) * (c - 100) / float64(len(counts))
+	}
+	if variance < 60 || variance > 150 {
+		t.Fatalf("variance %v, want about 100", variance)
+	}
+	if short := slices.Collect(Poisson(1, 1000, time.Second)); !slices.Equal(short, times[:len(short)]) {
+		t.Fatal("a shorter run differs")
+	}
+	if slices.Equal(times[:10], slices.Collect(Poisson(2, 1000, time.Second))[:10]) {
+		t.Fatal("the seed changes nothing")
+	}
+}
+
+// every returns n arrivals with a fixed distance.
+func every(n int, d time.Duration) func(func(time.Duration) bool) {
+	return func(yield func(time.Duration) bool) {
+		for i := range n {
+			if !yield(time.Duration(i) * d) {
+				return
+			}
+		}
+	}
+}
+
+// A server that answers nothing until it has seen every request must get every request, and those that came first must
+// have waited longest: latency counts from the arrival that was intended.
+func TestOpenLoop(t *testing.T) {
+	const n, gap = 100, 3 * time.Millisecond
+	var seen sync.WaitGroup
+	seen.Add(n)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Done()
+		seen.Wait()
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, textA+done)
+	}))
+	defer srv.Close()
+	c := newClient(t, srv.URL, nil)
+	defer c.Close()
+	records := make([]*Record, n)
+	s, err := Run(t.Context(), Plan{
+		Client: c, Arrivals: every(n, gap), Drain: 10 * time.Second, Interval: 100 * time.Millisecond,
+		Next: func(i int) *Request { return &Request{Path: "/", ClientID: fmt.Sprint(i), Body: []byte("{}")} },
+		Sink: func(r *Record) { records[r.Index] = r },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Outcomes[OK] != n || s.Requests != n {
+		t.Fatalf("%+v", s)
+	}
+	for i, r := range records {
+		if left := time.Duration(n-1-i) * gap; r.TTFT < left || r.E2E < r.TTFT || r.Intended != time.Duration(i)*gap {
+			t.Fatalf("request %d: ttft %v, e2e %v, want at least %v", i, r.TTFT, r.E2E, left)
+		}
+	}
+	total := 0
+	for _, iv := range s.Intervals {
+		total += iv.OK
+	}
+	if len(s.Intervals) != 3 || total != n || s.Intervals[0].E2E.P50 < s.Intervals[2].E2E.P50+150*time.Millisecond {
+		t.Fatalf("intervals: %+v", s.Intervals)
+	}
+	if _, err := json.Marshal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A generator that is late itself must not hide it.
+func TestLatenessOfTheGeneratorCounts(t *testing.T) {
+	url := rawServer(t, func(int, int, *http.Request) string { return chunked(textA + done) })
+	c := newClient(t, url, nil)
+	r := c.do(t.Context(), &Request{Path: "/"}, time.Now().Add(-time.Second), &Record{})
+	if r.Lag < time.Second || r.TTFT < r.Lag || r.E2E < r.TTFT {
+		t.Fatalf("%+v", r)
+	}
+}
+
+func TestDrainEndsOutstandingRequests(t *testing.T) {
+	url, gone := endless(t)
+	c := newClient(t, url, nil)
+	defer c.Close()
+	s, err := Run(t.Context(), Plan{Client: c, Arrivals: every(3, time.Millisecond), Drain: 50 * time.Millisecond,
+		Next: func(int) *Request { return &Request{Path: "/"} }})
+	if err != nil || s.Outcomes[Disconnected] != 3 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	for range 3 {
+		<-gone
+	}
+}
+
+func TestHistogram(t *testing.T) {
+	h := NewHistogram(3)
+	for i := 1; i <= 1000; i++ {
+		h.Add(time.Duration(i) * time.Millisecond)
+	}
+	h.Add(-time.Second)
+	h.Add(2 * time.Hour)
+	d := h.Durations()
+	near := func(got, want time.Duration) bool { return math.Abs(float64(got-want)) <= 0.002*float64(want) }
+	if d.Count != 1002 || !near(d.P50, 500*time.Millisecond) || !near(d.P99, 990*time.Millisecond) || !near(d.Max, time.Hour) || !near(h.Quantile(0.9), 901*time.Millisecond) {
+		t.Fatalf("%+v", d)
+	}
+	if zero := NewHistogram(2).Durations(); zero != (Durations{}) {
+		t.Fatalf("%+v", zero)
+	}
+}
