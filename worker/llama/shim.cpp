@@ -1,0 +1,172 @@
+//go:build llama && cgo
+
+#include "shim.h"
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+// Layouts that this file and llama.cpp's objects must agree on: another version's headers on the include path would corrupt memory silently.
+static_assert(sizeof(llama_batch) == 56, "llama_batch: headers and objects are of different versions");
+static_assert(sizeof(llama_model_params) == 72, "llama_model_params: headers and objects are of different versions");
+static_assert(sizeof(llama_context_params) == 120, "llama_context_params: headers and objects are of different versions");
+static_assert(sizeof(llama_token) == 4 && sizeof(llama_pos) == 4 && sizeof(llama_seq_id) == 4, "Go passes these as int32");
+
+extern "C" void goLlamaLog(uintptr_t handle, int level, char * text);
+
+namespace {
+
+uintptr_t log_handle; // set once by cadence_init, before any other thread exists that could log
+
+thread_local std::string line;            // the log line under way on this thread
+thread_local int         line_level = 0;  // its level
+thread_local bool        in_call    = false; // errors are collected for the caller, who returns them
+thread_local int         warn_as    = GGML_LOG_LEVEL_WARN; // how warnings during the call are logged
+thread_local std::string call_error;      // what llama.cpp logged as an error during the call
+
+void forward(int level, std::string & text) {
+    if (level >= GGML_LOG_LEVEL_INFO && !text.empty()) {
+        goLlamaLog(log_handle, level, text.data());
+    }
+    text.clear();
+}
+
+// Pieces of a line arrive one by one, continuations with a level of their own.
+void on_log(ggml_log_level level, const char * text, void *) {
+    if (level != GGML_LOG_LEVEL_CONT) {
+        line_level = level;
+    }
+    for (const char * c = text; *c != '\0'; ++c) {
+        if (*c != '\n') {
+            line.push_back(*c);
+            continue;
+        }
+        if (in_call && line_level == GGML_LOG_LEVEL_ERROR) {
+            if (!call_error.empty()) {
+                call_error += "; ";
+            }
+            call_error += line;
+            forward(GGML_LOG_LEVEL_INFO, line);
+        } else {
+            forward(in_call && line_level == GGML_LOG_LEVEL_WARN ? warn_as : line_level, line);
+        }
+    }
+}
+
+// The process ends right after this call; say why in the log and, should that be buffered, on standard error.
+void on_abort(const char * message) {
+    fprintf(stderr, "llama.cpp aborts: %s\n", message);
+    std::string text = std::string("llama.cpp aborts: ") + message;
+    forward(GGML_LOG_LEVEL_ERROR, text);
+}
+
+void put_error(char * error, const std::string & text) {
+    snprintf(error, CADENCE_ERROR_BYTES, "%s", text.c_str());
+}
+
+bool abort_requested(void * flag) {
+    return __atomic_load_n(static_cast<int32_t *>(flag), __ATOMIC_RELAXED) != 0;
+}
+
+// Runs body with its error lines collected; no exception leaves. Returns failed when one was caught.
+template <typename F, typename R> R guarded(char * error, R failed, int warnings, F body) {
+    error[0] = '\0';
+    warn_as  = warnings;
+    call_error.clear();
+    in_call = true;
+    R result = failed;
+    try {
+        result = body();
+    } catch (const std::exception & e) {
+        call_error = std::string("C++ exception: ") + e.what();
+    } catch (...) {
+        call_error = "unknown C++ exception";
+    }
+    in_call = false;
+    put_error(error, call_error);
+    return result;
+}
+
+} // namespace
+
+int cadence_init(uintptr_t handle, const char * backend_dir, char * error) {
+    log_handle = handle;
+    llama_log_set(on_log, nullptr);
+    ggml_set_abort_callback(on_abort);
+    return guarded(error, CADENCE_EXCEPTION, GGML_LOG_LEVEL_WARN, [&] {
+        if (backend_dir != nullptr) {
+            ggml_backend_load_all_from_path(backend_dir);
+        }
+        llama_backend_init();
+        return 0;
+    });
+}
+
+int cadence_device(size_t index, const char ** name, const char ** description, size_t * memory_free, size_t * memory_total) {
+    if (index >= ggml_backend_dev_count()) {
+        return -1;
+    }
+    ggml_backend_dev_t device = ggml_backend_dev_get(index);
+    *name        = ggml_backend_dev_name(device);
+    *description = ggml_backend_dev_description(device);
+    ggml_backend_dev_memory(device, memory_free, memory_total);
+    return ggml_backend_dev_type(device);
+}
+
+llama_model * cadence_model_load(const char * path, cadence_model_options options, const char * pretokenizer, char * error) {
+    return guarded(error, static_cast<llama_model *>(nullptr), GGML_LOG_LEVEL_WARN, [&] {
+        llama_model_params params = llama_model_default_params();
+        params.n_gpu_layers    = options.gpu_layers;
+        params.use_mmap        = options.mmap;
+        params.use_mlock       = options.mlock;
+        params.use_extra_bufts = options.repack;
+        params.vocab_only      = options.vocab_only;
+        llama_model_kv_override overrides[2] = {}; // ends with an empty key
+        if (pretokenizer != nullptr) {
+            overrides[0].tag = LLAMA_KV_OVERRIDE_TYPE_STR;
+            snprintf(overrides[0].key, sizeof(overrides[0].key), "%s", "tokenizer.ggml.pre");
+            snprintf(overrides[0].val_str, sizeof(overrides[0].val_str), "%s", pretokenizer);
+            params.kv_overrides = overrides;
+        }
+        return llama_model_load_from_file(path, params);
+    });
+}
+
+llama_context * cadence_context_new(llama_model * model, cadence_context_options options, int32_t * abort_flag, char * error) {
+    // Expected: a context smaller than the one trained for.
+    return guarded(error, static_cast<llama_context *>(nullptr), GGML_LOG_LEVEL_INFO, [&] {
+        llama_context_params params = llama_context_default_params();
+        params.n_ctx               = options.cells;
+        params.n_batch             = options.batch_tokens;
+        params.n_ubatch            = options.micro_batch_tokens;
+        params.n_seq_max           = options.sequences;
+        params.n_threads           = options.threads;
+        params.n_threads_batch     = options.batch_threads;
+        params.flash_attn_type     = LLAMA_FLASH_ATTN_TYPE_AUTO;
+        params.kv_unified          = true;
+        params.abort_callback      = abort_requested;
+        params.abort_callback_data = abort_flag;
+        return llama_init_from_model(model, params);
+    });
+}
+
+int32_t cadence_tokenize(const llama_vocab * vocab, const char * text, int32_t length, llama_token * tokens, int32_t max_tokens,
+                         bool add_special, bool parse_special, char * error) {
+    return guarded(error, int32_t(CADENCE_EXCEPTION), GGML_LOG_LEVEL_INFO, [&] {
+        return llama_tokenize(vocab, text, length, tokens, max_tokens, add_special, parse_special);
+    });
+}
+
+int32_t cadence_piece(const llama_vocab * vocab, llama_token token, char * buffer, int32_t length, bool special) {
+    return llama_token_to_piece(vocab, token, buffer, length, 0, special);
+}
+
+int32_t cadence_decode(llama_context * context, int32_t n, llama_token * tokens, llama_pos * positions, int32_t * counts,
+                       llama_seq_id * sequences, int8_t * outputs, llama_seq_id ** scratch, char * error) {
+    for (int32_t i = 0; i < n; ++i) {
+        scratch[i] = sequences;
+        sequences += counts[i];
+    }
+    llama_batch batch = {n, tokens, nullptr, positions, counts, scratch, outputs};
+    return guarded(error, int32_t(CADENCE_EXCEPTION), GGML_LOG_LEVEL_INFO, [&] { return llama_decode(context, batch); });
+}
