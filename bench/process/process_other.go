@@ -1,0 +1,13 @@
+//go:build !linux
+
+package process
+
+import (
+	"errors"
+	"syscall"
+)
+
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// CPU reads the CPU time that the process has used; only Linux tells.
+func (p *Process) CPU() (CPU, error) { return CPU{}, errors.ErrUnsupported }
