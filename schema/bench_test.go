@@ -34,81 +34,81 @@ func mustEncode(tb testing.TB, m Body) []byte {
 	return b
 }
 
+// benchmarkEncode and benchmarkDecode compare with encoding/json, to which the same validation is added.
+func benchmarkEncode(b *testing.B, name string, m Body) {
+	b.Run(name, func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := Encode(m); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run(name+"/encoding_json", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := json.Marshal(m); err != nil || m.Validate() != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func benchmarkDecode(b *testing.B, name string, m Body) {
+	data := mustEncode(b, m)
+	got := newBody(m)
+	b.Run(name, func(b *testing.B) {
+		b.SetBytes(int64(len(data)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := Decode(data, got); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run(name+"/encoding_json", func(b *testing.B) {
+		b.SetBytes(int64(len(data)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := json.Unmarshal(data, got); err != nil || got.Validate() != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
 func BenchmarkEncodeEvent(b *testing.B) {
 	for _, typ := range []Type{Accepted, Finished} {
 		e := eventFixture(typ)
-		b.Run(string(typ), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				mustEncode(b, &e)
-			}
-		})
-		b.Run(string(typ)+"/encoding_json", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := json.Marshal(&e); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		benchmarkEncode(b, string(typ), &e)
 	}
 }
 
 func BenchmarkDecodeEvent(b *testing.B) {
 	for _, typ := range []Type{Accepted, Finished} {
 		e := eventFixture(typ)
-		data := mustEncode(b, &e)
-		b.Run(string(typ), func(b *testing.B) {
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			for b.Loop() {
-				var got Event
-				if err := Decode(data, &got); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+		benchmarkDecode(b, string(typ), &e)
 	}
 }
 
-func chunkSamples() map[string]*Chunk {
-	return map[string]*Chunk{
-		"ascii":   {Request: idA, Attempt: 1, Index: 17, IDs: Tokens{1234}, Text: " stream"},
-		"escaped": {Request: idA, Attempt: 1, Index: 17, IDs: Tokens{1234, 99_999}, Text: "\"<日本>\"\n"},
-	}
+var chunkSamples = []struct {
+	name  string
+	chunk Chunk
+}{
+	{"ascii", Chunk{Request: idA, Attempt: 1, Index: 17, IDs: Tokens{1234}, Text: " stream"}},
+	{"unicode", Chunk{Request: idA, Attempt: 1, Index: 17, IDs: Tokens{1234, 99_999}, Text: "日本語"}},
+	{"escaped", Chunk{Request: idA, Attempt: 1, Index: 17, IDs: Tokens{1234, 99_999}, Text: "if a < \"b\"\n"}},
 }
 
 func BenchmarkEncodeChunk(b *testing.B) {
-	for name, c := range chunkSamples() {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				mustEncode(b, c)
-			}
-		})
-		b.Run(name+"/encoding_json", func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := json.Marshal(c); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	for _, s := range chunkSamples {
+		benchmarkEncode(b, s.name, &s.chunk)
 	}
 }
 
 func BenchmarkDecodeChunk(b *testing.B) {
-	for name, c := range chunkSamples() {
-		data := mustEncode(b, c)
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				var got Chunk
-				if err := Decode(data, &got); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
+	for _, s := range chunkSamples {
+		benchmarkDecode(b, s.name, &s.chunk)
 	}
 }
 
@@ -119,24 +119,15 @@ func request500() *Request {
 	}
 }
 
-func BenchmarkEncodeRequest500(b *testing.B) {
-	r := request500()
-	b.ReportAllocs()
-	for b.Loop() {
-		mustEncode(b, r)
-	}
-}
+func BenchmarkEncodeRequest500(b *testing.B) { benchmarkEncode(b, "request", request500()) }
+func BenchmarkDecodeRequest500(b *testing.B) { benchmarkDecode(b, "request", request500()) }
 
-func BenchmarkDecodeRequest500(b *testing.B) {
-	data := mustEncode(b, request500())
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		var got Request
-		if err := Decode(data, &got); err != nil {
-			b.Fatal(err)
-		}
-	}
+// A dispatch carries a request as it came, and encoding/json reads all of it each time.
+func BenchmarkEncodeDispatch500(b *testing.B) { benchmarkEncode(b, "dispatch", dispatch500(b)) }
+func BenchmarkDecodeDispatch500(b *testing.B) { benchmarkDecode(b, "dispatch", dispatch500(b)) }
+
+func dispatch500(tb testing.TB) *Dispatch {
+	return &Dispatch{Pool: "default", Epoch: 4711, Items: []DispatchItem{{Attempt: 1, Request: mustEncode(tb, request500())}}}
 }
 
 // BenchmarkTokens500 compares the wire form of 500 token ids with a plain JSON array of the same ids; wire-B is its size.
@@ -185,40 +176,37 @@ func BenchmarkTokens500(b *testing.B) {
 }
 
 // BenchmarkApply folds steady traffic with 10,000 requests alive: each iteration is one event of a life of accepted,
-// dispatched, first_token, finished.
+// dispatched, first_token, finished. Ids come again only when they are forgotten.
 func BenchmarkApply(b *testing.B) {
 	const live = 10_000
-	ids := make([]RequestID, 2*live)
+	ids := make([]RequestID, 2*tombstones)
 	for i := range ids {
 		ids[i] = RequestID(fmt.Sprintf("%08x-0000-7000-8000-000000000000", i))
 	}
-	life := func(n int, seq uint64) Stored {
-		e := Stored{Seq: seq, StoredAt: int64(seq)}
-		switch n % 4 {
-		case 0: // the request that starts now
-			e.Event = Event{Type: Accepted, Request: ids[(n/4+live)%len(ids)], Pool: "default", Tenant: "acme", Ingress: "ing-1", RequestSeq: seq}
-		case 1:
-			e.Event = Event{Type: Dispatched, Request: ids[(n/4+live/2)%len(ids)], Attempt: 1, Worker: "w-1"}
-		case 2:
-			e.Event = Event{Type: FirstToken, Request: ids[(n/4+live/2)%len(ids)], Attempt: 1, Worker: "w-1"}
-		case 3: // the oldest
-			e.Event = Event{Type: Finished, Request: ids[(n/4)%len(ids)], Attempt: 1, Worker: "w-1"}
-		}
-		return e
-	}
 	s := NewState()
-	seq := uint64(0)
-	for _, id := range ids[:live] {
-		seq++
-		s.Apply(&Stored{Seq: seq, Event: Event{Type: Accepted, Request: id, Pool: "default", Tenant: "acme", Ingress: "ing-1", RequestSeq: seq}})
+	apply := func(i int, e Event) {
+		e.Request, e.Pool, e.Worker = ids[i%len(ids)], "default", "w-1"
+		s.Apply(&Stored{Event: e, Seq: s.Seq + 1})
+	}
+	accepted := Event{Type: Accepted, Tenant: "acme", Ingress: "ing-1", RequestSeq: 1}
+	for i := range live {
+		apply(i, accepted)
 	}
 	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		seq++
-		e := life(n, seq)
-		n++
-		s.Apply(&e)
+	for n := 0; b.Loop(); n++ {
+		i := n / 4 // this one ends, the one live after it begins
+		switch n % 4 {
+		case 0:
+			apply(i+live, accepted)
+		case 1:
+			apply(i+live/2, Event{Type: Dispatched, Attempt: 1})
+		case 2:
+			apply(i+live/2, Event{Type: FirstToken, Attempt: 1})
+		case 3:
+			apply(i, Event{Type: Finished, Attempt: 1})
+		}
 	}
-	b.ReportMetric(float64(len(s.Requests)), "live")
+	if len(s.Requests) < live {
+		b.Fatalf("%d requests are alive", len(s.Requests))
+	}
 }

@@ -41,7 +41,7 @@ type WorkerLife struct {
 	ID    WorkerID
 	Pool  string
 	Model string
-	UpAt  int64 // store time
+	UpAt  int64 // store time of its first worker_up
 }
 
 // tombstones is how many settled requests a State remembers, so that late events of theirs (an admitted stored after
@@ -88,11 +88,15 @@ type Stored struct {
 // Settled reports whether id ended among the last 65,536 that did.
 func (s *State) Settled(id RequestID) bool { _, ok := s.settled[id]; return ok }
 
+// Down reports whether a worker's life has ended: it is not to be given work, and what it still says is not believed.
+func (s *State) Down(id WorkerID) bool { _, ok := s.down[id]; return ok }
+
 // Apply folds one event into the state. It is pure, ignores what it has seen before (e.Seq ≤ s.Seq), and comes to
-// the same state for any interleaving of writers that keeps each writer's own order: a request exists from its
-// accepted to its settling event; what comes before (cancel_requested) is kept for it and what comes after is dropped.
-// Of a worker that was declared lost, terminal events stored after its worker_down are not believed: its requests
-// were sealed and go on elsewhere. (Which of the two comes first is what the log decides.)
+// the same state for any interleaving of writers that keeps each writer's own order and cause before effect (a worker
+// runs what was stored as dispatched): a request exists from its accepted to its settling event; what comes before
+// (cancel_requested) is kept for it and what comes after is dropped. Of a worker that was declared lost, terminal events
+// stored after its worker_down are not believed: its requests were sealed and go on elsewhere. (Which of the two comes
+// first is what the log decides.)
 func (s *State) Apply(e *Stored) {
 	if e.Seq <= s.Seq {
 		return
@@ -100,7 +104,8 @@ func (s *State) Apply(e *Stored) {
 	s.Seq = e.Seq
 	switch e.Type {
 	case WorkerUp:
-		if _, gone := s.down[e.Worker]; !gone {
+		_, gone := s.down[e.Worker]
+		if _, again := s.Workers[e.Worker]; !gone && !again {
 			s.Workers[e.Worker] = &WorkerLife{ID: e.Worker, Pool: e.Pool, Model: e.Model, UpAt: e.StoredAt}
 		}
 		return

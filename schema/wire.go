@@ -235,20 +235,25 @@ func (w *wire) quoted() (raw []byte, plain bool) {
 	return nil, false
 }
 
-// appendString appends s as encoding/json writes it, which escapes some characters for the sake of HTML.
+// appendString appends s as encoding/json writes it, which escapes some characters for the sake of HTML and JavaScript.
 func appendString(b []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
-		if !plainChar[s[i]] {
+		if plainChar[s[i]] {
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if r < utf8.RuneSelf || r == utf8.RuneError || r == '\u2028' || r == '\u2029' {
 			q, _ := json.Marshal(s) // a string always has an encoding
 			return append(b, q...)
 		}
+		i += n - 1
 	}
 	b = append(b, '"')
 	b = append(b, s...)
 	return append(b, '"')
 }
 
-// plainChar holds the characters that stand for themselves in a string.
+// plainChar holds the ASCII characters that stand for themselves in a string.
 var plainChar = func() (plain [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		plain[c] = c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
