@@ -121,7 +121,8 @@ type Step struct {
 	KVHighWater   int32         `json:"kv_high_water_pages"`
 }
 
-// Validate returns ErrInvalid if the items cannot be told apart or are empty.
+// Validate returns ErrInvalid, naming the item, if one has no attempt number or no request. The requests themselves are
+// not looked into: a poison one must not take its neighbours along.
 func (d *Dispatch) Validate() error {
 	for i := range d.Items {
 		if d.Items[i].Attempt < 1 {

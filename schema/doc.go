@@ -7,6 +7,9 @@
 // Units are in the names on the wire: _ns is nanoseconds (a duration, or UTC since the epoch where the name says
 // time), _tokens counts tokens, _pages counts KV pages, _bytes counts bytes, _ratio lies in [0, 1].
 //
+// Within a version fields are only added, with omitempty, and keep name, type and meaning: the files in testdata/v1 are
+// frozen, and decode and encode to the byte.
+//
 // Life of a request, as its events tell it (writer in brackets):
 //
 //	received [ingress] ─► refused [ingress]                                              terminal

@@ -12,7 +12,6 @@ import (
 type history struct {
 	events []Event
 	after  [][]int
-	life   *life
 }
 
 // life plays ingresses, schedulers (one a pool, each the only writer of its pool) and workers that react to each other.
@@ -32,22 +31,21 @@ type life struct {
 }
 
 type lifeRequest struct {
-	id         RequestID
-	pool       string
-	ingress    string
-	seq        uint64
-	received   bool
-	refused    bool
-	admitted   bool
-	delivered  bool
-	wish       int // its first cancel_requested; -1 is none
-	wishes     int
-	accepted   bool
-	attempt    uint32
-	dispatched int         // its last dispatched
-	owner      *lifeWorker // of the last attempt; nil while the scheduler holds it
-	sealed     bool
-	done       bool // a terminal event was written that counts
+	id        RequestID
+	pool      string
+	ingress   string
+	seq       uint64
+	received  bool
+	refused   bool
+	admitted  bool
+	delivered bool
+	wish      int // its first cancel_requested; -1 is none
+	wishes    int
+	accepted  bool
+	attempt   uint32
+	owner     *lifeWorker // of the last attempt; nil while the scheduler holds it
+	sealed    bool
+	done      bool // a terminal event was written that counts
 }
 
 type lifeWorker struct {
@@ -86,7 +84,6 @@ func drawHistory(t *rapid.T) *history {
 		}
 		actions[rapid.IntRange(0, len(actions)-1).Draw(t, "action")]()
 	}
-	l.h.life = l
 	return &l.h
 }
 
@@ -244,7 +241,7 @@ func (l *life) dispatch(r *lifeRequest) {
 	r.attempt++
 	e := l.event(r, Dispatched)
 	e.Attempt, e.Worker, e.Resume = r.attempt, w.id, make(Tokens, r.attempt-1)
-	r.dispatched = l.write(l.scheduler(r.pool), e)
+	l.write(l.scheduler(r.pool), e)
 	r.sealed = false
 	switch {
 	case w.draining || (r.attempt < 4 && rapid.IntRange(0, 4).Draw(l.t, "full") == 0): // not taken
