@@ -10,8 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/cadence-slo/cadence/worker/gguf"
 )
 
 func TestPullErrors(t *testing.T) {

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/cadence-slo/cadence/worker/gguf"
 )
 
 func TestPull(t *testing.T) {
