@@ -39,6 +39,8 @@ type Entry struct {
 	Sample bool
 	// Start marks a sequence's first entry: its place in the KV cache was another's before.
 	Start bool
+	// Prefill marks tokens that were there before (the prompt); otherwise Tokens is the one that was sampled last.
+	Prefill bool
 
 	slot int
 }
@@ -86,4 +88,19 @@ type Usage struct {
 	FreeSequences    int
 	FreePages        int // not reserved by a running sequence
 	UsedPages        int // that hold tokens now
+}
+
+// Slice returns the part of the batch with Entries[from:to].
+func (b *Batch) Slice(from, to int) Batch {
+	part := Batch{Step: b.Step, Entries: b.Entries[from:to]}
+	for i := range part.Entries {
+		e := &part.Entries[i]
+		if e.Prefill {
+			part.PrefillTokens += len(e.Tokens)
+		} else {
+			part.Decodes++
+		}
+		part.ContextTokens += int(e.Pos) + len(e.Tokens)
+	}
+	return part
 }

@@ -176,12 +176,12 @@ func (p *Planner) enter(i, n int, now time.Duration) {
 	s, b := &p.slots[i], &p.batch
 	e := Entry{
 		ID: s.id, Seq: s.seq, Pos: int32(s.fed), Tokens: s.tokens[s.fed : s.fed+n : s.fed+n],
-		Sample: s.fed+n == len(s.tokens), Start: !s.started, slot: i,
+		Sample: s.fed+n == len(s.tokens), Start: !s.started, Prefill: s.prefilling(), slot: i,
 	}
 	if !s.started {
 		s.started, s.startedAt = true, now
 	}
-	if s.prefilling() {
+	if e.Prefill {
 		b.PrefillTokens += n
 	} else {
 		b.Decodes++

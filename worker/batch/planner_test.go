@@ -117,6 +117,9 @@ func (e *engine) plan() *batch.Batch {
 	if n > cfg.BatchTokens || len(b.Entries) > cfg.MaxBatch {
 		e.t.Fatalf("step %d has %d tokens in %d entries", b.Step, n, len(b.Entries))
 	}
+	if whole := b.Slice(0, len(b.Entries)); whole.PrefillTokens != b.PrefillTokens || whole.Decodes != b.Decodes || whole.ContextTokens != b.ContextTokens {
+		e.t.Fatalf("step %d sums to %+v, its entries to %+v", b.Step, b, whole)
+	}
 	if n != b.PrefillTokens+b.Decodes {
 		e.t.Fatalf("step %d has %d tokens, says %d + %d", b.Step, n, b.PrefillTokens, b.Decodes)
 	}

@@ -1,0 +1,231 @@
+package mock_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/worker"
+	"github.com/cadence-slo/cadence/worker/batch"
+	"github.com/cadence-slo/cadence/worker/mock"
+	"github.com/cadence-slo/cadence/worker/workertest"
+	"pgregory.net/rapid"
+)
+
+func TestConformance(t *testing.T) {
+	workertest.Run(t, workertest.Suite{Agreement: 1, New: func(t testing.TB) worker.Backend {
+		cfg := mock.FreeConfig()
+		cfg.KVCells, cfg.Sequences, cfg.ContextTokens = 2048, 32, 512
+		return open(t, cfg)
+	}})
+}
+
+func open(t testing.TB, cfg mock.Config) *mock.Backend {
+	t.Helper()
+	b, err := mock.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestSpliceShows(t *testing.T) {
+	b := open(t, mock.FreeConfig())
+	prompt := []int32{1, 2, 3}
+	run := func(attempt uint32, output []int32, n int) []int32 {
+		r := workertest.Request{Prompt: prompt, Output: output, MaxNew: n, Attempt: attempt, Sampling: schema.Sampling{Seed: 9}}
+		return workertest.Generate(t, b, []workertest.Request{r})[0]
+	}
+	first := run(1, nil, 20)
+	if second := run(2, nil, 20); slices.Equal(first, second) {
+		t.Fatal("two attempts say the same")
+	}
+	// What a second attempt makes of ten sealed tokens differs from both, and from what it makes of nine or of a wrong one.
+	rest := run(2, first[:10], 10)
+	if slices.Equal(rest, first[10:]) {
+		t.Fatal("the splice does not show")
+	}
+	wrong := slices.Clone(first[:10])
+	wrong[4]++
+	if slices.Equal(run(2, wrong, 10), rest) || slices.Equal(run(2, first[:9], 10), rest) {
+		t.Fatal("a changed or a lost token does not show")
+	}
+	for i, id := range rest {
+		if want := mock.Next(mock.FreeConfig(), 9, 2, false, prompt, first[:10], rest[:i]); id != want {
+			t.Fatalf("token %d is %d, Next says %d", i, id, want)
+		}
+	}
+	free := mock.FreeConfig()
+	free.AttemptIndependent = true
+	b = open(t, free)
+	first = run(1, nil, 20)
+	if got := append(slices.Clone(first[:10]), run(2, first[:10], 10)...); !slices.Equal(got, first) {
+		t.Fatal("attempt-independent text shows the splice")
+	}
+}
+
+func TestEndHazard(t *testing.T) {
+	cfg := mock.FreeConfig()
+	cfg.EndHazard = 0.1
+	b := open(t, cfg)
+	var reqs []workertest.Request
+	for seed := range uint64(40) {
+		reqs = append(reqs, workertest.Request{Prompt: []int32{65}, MaxNew: 200, Sampling: schema.Sampling{Seed: seed}, IgnoreEOS: seed%2 == 0})
+	}
+	total, ended := 0, 0
+	for i, out := range workertest.Generate(t, b, reqs) {
+		if reqs[i].IgnoreEOS {
+			if len(out) != 200 {
+				t.Errorf("answer that ignores its end has %d tokens", len(out))
+			}
+			continue
+		}
+		total += len(out)
+		if out[len(out)-1] == mock.TurnEnd {
+			ended++
+		}
+	}
+	if ended != 20 || total < 20*4 || total > 20*25 { // ten tokens each on average
+		t.Errorf("%d of 20 answers ended, %d tokens in all", ended, total)
+	}
+}
+
+func TestStepsTakeTheirTime(t *testing.T) {
+	cfg := mock.FreeConfig()
+	cfg.StepBase, cfg.StepSequence, cfg.PrefillRate = 200*time.Microsecond, 50*time.Microsecond, 1e6
+	b := open(t, cfg)
+	if got := b.Cost(&batch.Batch{Decodes: 2, PrefillTokens: 100}); got != 400*time.Microsecond {
+		t.Fatalf("cost %v", got)
+	}
+	const steps = 100
+	best := time.Hour
+	for range 5 { // other work on the machine only makes it longer
+		start := time.Now()
+		workertest.Generate(t, b, []workertest.Request{{Prompt: []int32{1}, MaxNew: steps + 1}})
+		took := time.Since(start)
+		if least := steps*250*time.Microsecond - 5*time.Millisecond; took < least {
+			t.Fatalf("%d steps took %v, at least %v is right", steps, took, least)
+		}
+		best = min(best, took)
+	}
+	t.Logf("%d steps of 250µs took %v", steps, best)
+	if best > steps*600*time.Microsecond {
+		t.Errorf("%d steps of 250µs took %v at best", steps, best)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	cfg := mock.FreeConfig()
+	boom := errors.New("boom")
+	var fail error
+	cfg.FailStep = func(*batch.Batch) error { return fail }
+	cfg.FailRow = func(r schema.RequestID, pos int32) error {
+		if r == "bad" && pos == 4 {
+			return boom
+		}
+		return nil
+	}
+	b := open(t, cfg)
+	for seq, r := range []schema.RequestID{"good", "bad"} {
+		if err := b.Start(batch.SeqID(seq), &worker.Start{Request: r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := batch.Batch{Entries: []batch.Entry{
+		{Seq: 0, Tokens: []int32{1, 2, 3, 4}, Sample: true}, {Seq: 1, Tokens: []int32{1, 2, 3, 4}, Sample: true},
+	}}
+	rows := make([]batch.Row, 2)
+	fail = boom
+	if err := b.Step(&step, rows); !errors.Is(err, boom) || b.Cells() != 0 {
+		t.Fatalf("failed step: %v, %d cells", err, b.Cells())
+	}
+	fail = nil
+	if err := b.Step(&step, rows); err != nil || rows[0].Err != nil || !errors.Is(rows[1].Err, boom) {
+		t.Fatalf("step: %v, %+v", err, rows)
+	}
+}
+
+func TestConfigNamesTheKey(t *testing.T) {
+	cfg := mock.DefaultConfig()
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.EndHazard = 1
+	if _, err := mock.New(cfg); !errors.Is(err, mock.ErrConfig) {
+		t.Fatal(err)
+	}
+}
+
+func TestTextComesBackFromItsTokens(t *testing.T) {
+	var tok mock.Tokenizer
+	text := func(ids []int32) string {
+		var b []byte
+		for _, id := range ids {
+			var err error
+			if b, err = tok.AppendPiece(b, id, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return string(b)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		s := rapid.OneOf(rapid.String(), rapid.StringMatching(`( [a-z]{4}|<\|im_(end|start)\|>|[ a-z]){0,20}`)).Draw(rt, "text")
+		for _, special := range []bool{false, true} {
+			ids, err := tok.Tokenize(s, true, special)
+			if err != nil || text(ids) != s {
+				rt.Fatalf("%q comes back as %q, %v", s, text(ids), err)
+			}
+		}
+		// Words are the tokens that are generated: they come back as themselves.
+		ids := rapid.SliceOf(rapid.Int32Range(259, int32(mock.Vocab)-1)).Draw(rt, "ids")
+		if again, err := tok.Tokenize(text(ids), false, false); err != nil || !slices.Equal(again, ids) {
+			rt.Fatalf("%v comes back as %v, %v", ids, again, err)
+		}
+	})
+	ids, err := tok.Tokenize("<|im_end|> kato", false, true)
+	if err != nil || len(ids) != 2 || ids[0] != mock.TurnEnd || !tok.IsEOG(ids[0]) {
+		t.Fatalf("%v, %v", ids, err)
+	}
+	if out, err := tok.AppendPiece(nil, mock.TurnEnd, false); err != nil || len(out) != 0 {
+		t.Fatalf("a client sees %q, %v", out, err)
+	}
+	for _, id := range []int32{-1, int32(mock.Vocab)} {
+		if _, err := tok.AppendPiece(nil, id, true); !errors.Is(err, mock.ErrToken) {
+			t.Errorf("piece of %d: %v", id, err)
+		}
+	}
+}
+
+// A step of 24 sequences at no cost: what the engine itself takes.
+//
+//	go test -bench Step24 -benchmem ./worker/mock
+func BenchmarkStep24(b *testing.B) {
+	cfg := mock.FreeConfig()
+	cfg.ContextTokens, cfg.KVCells = 1<<30, 1<<40
+	m := open(b, cfg)
+	step := batch.Batch{Decodes: 24}
+	rows := make([]batch.Row, 24)
+	for i := range rows {
+		if err := m.Start(batch.SeqID(i), &worker.Start{}); err != nil {
+			b.Fatal(err)
+		}
+		step.Entries = append(step.Entries, batch.Entry{Seq: batch.SeqID(i), Tokens: []int32{300}, Sample: true})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := m.Step(&step, rows); err != nil {
+			b.Fatal(err)
+		}
+		for i := range step.Entries {
+			step.Entries[i].Pos++
+			step.Entries[i].Tokens[0] = rows[i].Token
+		}
+	}
+}
