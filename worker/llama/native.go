@@ -34,12 +34,15 @@ var process struct {
 
 // Init starts llama.cpp and sends its log to logger for the life of the process: its chatty INFO at Debug, warnings and errors
 // at their level. backendDir, unless "", holds ggml backends (libggml-*.so) to load, of a GPU for instance; loading is silent, so
-// check [Devices]. A second call changes nothing and returns nil.
+// check [Devices]. A nil logger drops the log. A second call changes nothing and returns nil.
 func Init(logger *slog.Logger, backendDir string) error {
 	process.Lock()
 	defer process.Unlock()
 	if process.started {
 		return nil
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
 	}
 	var dir *C.char
 	if backendDir != "" {
