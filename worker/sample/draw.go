@@ -12,10 +12,17 @@ type Scratch struct {
 	buckets    [buckets]float64
 }
 
-// Uniform returns the random number in [0, 1) of a position: the same for the same seed and position, everywhere.
-// Positions are those of the token in prompt + output.
-func Uniform(seed uint64, pos int32) float64 {
-	return float64(mix(mix(seed)+uint64(uint32(pos))*0x9e3779b97f4a7c15)>>11) / (1 << 53)
+// stream is the source of a position's random numbers, one for each token: the same for the same seed and position,
+// everywhere.
+type stream uint64
+
+func newStream(seed uint64, pos int32) stream {
+	return stream(mix(mix(seed) + uint64(uint32(pos))*0x9e3779b97f4a7c15))
+}
+
+// uniform returns the number of a token, in (0, 1].
+func (s stream) uniform(id int32) float64 {
+	return float64(mix(uint64(s)+uint64(uint32(id))*0xd1342543de82ef95)>>11+1) / (1 << 53)
 }
 
 // mix is SplitMix64's output function (Stafford's variant 13): a bijection that scatters neighbours.
@@ -33,14 +40,14 @@ func (s *Sampler) draw(logits []float32, best, pos int32, w *Scratch) int32 {
 		w.weight, w.kept, w.some = make([]float64, n), make([]int32, n), make([]int32, n)
 	}
 	r := row{Scratch: w, logits: logits, top: float64(logits[best]), inv: 1 / float64(s.p.Temperature)}
-	kept := w.kept[:n] // always by rising id
+	kept := w.kept[:n]
 	for id := range kept {
 		kept[id] = int32(id)
 	}
 	if k := int(s.p.TopK); k > 0 && k < n {
 		kept = r.until(kept, r.last(kept, false, float64(k)))
 	}
-	total := 0.0
+	total := 0.0 // for top-p
 	for _, id := range kept {
 		p := exp((float64(logits[id]) - r.top) * r.inv)
 		w.weight[id] = p
@@ -52,7 +59,7 @@ func (s *Sampler) draw(logits []float32, best, pos int32, w *Scratch) int32 {
 	if floor := float64(s.p.MinP); floor > 0 {
 		kept = slices.DeleteFunc(kept, func(id int32) bool { return w.weight[id] < floor && id != best })
 	}
-	return r.walk(kept, Uniform(s.p.Seed, pos))
+	return r.race(kept, newStream(s.p.Seed, pos))
 }
 
 // row is a row of logits with the weights of its tokens, by id: proportional to their probabilities, 1 for the most
@@ -167,22 +174,21 @@ func (r *row) median(a, b, c int32) int32 {
 	return b
 }
 
-// walk returns the token, by rising id, with which the sum of weights passes the share u of all; one of weight 0 never.
-func (r *row) walk(ids []int32, u float64) int32 {
-	total := 0.0
+// race draws one of ids with a probability proportional to its weight: each arrives after an exponentially distributed
+// time of that rate, the first one wins. Unlike a walk along the sum of weights, where a small change of any of them
+// moves all that follow, rounding changes the winner only where two arrive as good as together.
+func (r *row) race(ids []int32, s stream) int32 {
+	winner, first := ids[0], math.Inf(1)
 	for _, id := range ids {
-		total += r.weight[id]
-	}
-	sum, last := 0.0, ids[0]
-	for _, id := range ids {
-		if w := r.weight[id]; w > 0 {
-			last = id
-			if sum += w; sum > u*total {
-				break
+		u, w := s.uniform(id), r.weight[id]
+		// It arrives at -ln(u)/w, which is (1-u)/w at least: the logarithm is seldom needed.
+		if 1-u < first*w {
+			if t := -math.Log(u) / w; t < first {
+				winner, first = id, t
 			}
 		}
 	}
-	return last
+	return winner
 }
 
 // table[j] is 2^(j/64).
