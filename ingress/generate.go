@@ -1,0 +1,316 @@
+package ingress
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cadence-slo/cadence/ingress/openai"
+	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/streams"
+	"github.com/gofiber/fiber/v2"
+)
+
+// maxClientID is how much of a client's X-Request-Id is kept.
+const maxClientID = 128
+
+// maxDeadline is the longest X-SLO-E2E-Ms.
+const maxDeadline = 24 * time.Hour
+
+// generate answers POST of both endpoints: see the package's documentation for the order of things.
+func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
+	a := &answer{call: call{kind: kind, arrived: time.Now(), pool: s.cfg.Pool}}
+	r := &a.call
+	if e := s.identify(c, r); e != nil {
+		return s.reject(c, e)
+	}
+	if last := c.Get("Last-Event-ID"); last != "" {
+		return s.resume(c, r, last)
+	}
+	body := c.Context().Request.Body()
+	if reason := s.gate.reserve(&a.place, len(body)); reason != "" {
+		s.emitReceived(r)
+		return s.refuse(c, r, reason)
+	}
+	relayed := false // from then on, the answer's end frees its place
+	defer func() {
+		if !relayed {
+			s.gate.free(&a.place)
+		}
+	}()
+	req, live, e := s.read(c, a, body)
+	if e != nil {
+		return s.reject(c, e)
+	}
+	s.emitReceived(r)
+	if !s.client.Connected() { // a publication would lie in the client's buffer, and be stored after we gave up
+		return s.refuse(c, r, schema.RefusedUnavailable)
+	}
+	if !live {
+		return s.refuse(c, r, schema.RefusedNoWorker)
+	}
+	b := s.newBody(c, a)
+	a.quiet, a.patience = time.Now(), s.cfg.Silence
+	_ = a.attach(b, 0) // the first event always exists
+	s.relay.put(a)     // its tokens may be here before the store's acknowledgement
+	relayed = true
+	seq, err := s.publish(req)
+	if err != nil {
+		return s.unpublished(c, a, err)
+	}
+	s.emitAdmitted(r, seq)
+	if a.isClosed() { // the client went away meanwhile, perhaps before anyone could know what to cancel
+		s.hurryCancel(r, schema.CancelDisconnect)
+	}
+	if a.stream {
+		return s.stream(c, b)
+	}
+	return s.whole(c, b)
+}
+
+// identify tells who asks, and names the request in the response.
+func (s *Server) identify(c *fiber.Ctx, r *call) *openai.Error {
+	id, err := schema.NewID(r.arrived, rand.Reader)
+	if err != nil {
+		s.log.Error("no request id", "error", err)
+		return openai.Internal()
+	}
+	r.id = schema.RequestID(id)
+	r.clientID = cleanID(c.Get(fiber.HeaderXRequestID))
+	echo := r.clientID
+	if echo == "" {
+		echo = id
+	}
+	h := &c.Context().Response.Header
+	h.Set(fiber.HeaderXRequestID, echo)
+	h.Set("X-Cadence-Request-Id", id)
+	var e *openai.Error
+	r.tenant, e = s.tenants.of(c)
+	return e
+}
+
+// cleanID keeps what can be echoed and logged: visible ASCII, and not too much of it.
+func cleanID(id string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r <= ' ' || r > '~' {
+			return -1
+		}
+		return r
+	}, id[:min(len(id), maxClientID)])
+	return strings.Clone(clean)
+}
+
+// read turns a body into a request, fills the answer's call, and tells whether a live worker serves the model.
+func (s *Server) read(c *fiber.Ctx, a *answer, body []byte) (req *schema.Request, live bool, e *openai.Error) {
+	if enc := c.Get(fiber.HeaderContentEncoding); enc != "" && enc != "identity" {
+		return nil, false, errEncoding
+	}
+	if e := s.promises(c, &a.call); e != nil {
+		return nil, false, e
+	}
+	var common *openai.Common
+	var prompt []int32
+	var m *served
+	param := "prompt"
+	if a.kind == schema.KindChat {
+		param = "messages"
+		q, e := openai.ParseChat(body, s.limits)
+		if e != nil {
+			return nil, false, e
+		}
+		if m, e = s.model(a, q.Model); e != nil {
+			return nil, false, e
+		}
+		if prompt, e = m.chatPrompt(q.Messages); e != nil {
+			return nil, false, e
+		}
+		common = &q.Common
+	} else {
+		q, e := openai.ParseCompletion(body, s.limits)
+		if e != nil {
+			return nil, false, e
+		}
+		if m, e = s.model(a, q.Model); e != nil {
+			return nil, false, e
+		}
+		if prompt = q.PromptTokens; len(prompt) > 0 {
+			e = m.tokenPrompt(prompt)
+		} else {
+			prompt, e = m.textPrompt(q.Prompt)
+		}
+		if e != nil {
+			return nil, false, e
+		}
+		common = &q.Common
+	}
+	pool, context, ok := s.fleet.serving(m.Name, time.Now())
+	if ok {
+		a.pool = pool
+	}
+	room, e := openai.OutputRoom(param, len(prompt), contextOf(m, context), common.MaxTokens)
+	if e != nil {
+		return nil, false, e
+	}
+	if !common.Stream {
+		a.grace = 0 // there is nothing to resume
+	}
+	if !common.HasSeed {
+		common.Sampling.Seed = s.random()
+	}
+	a.stream, a.includeUsage = common.Stream, common.IncludeUsage
+	a.prompt, a.output = int32(len(prompt)), room
+	a.head = openai.Head{Kind: a.kind, Request: a.id, Model: common.Model, Created: a.arrived, Fingerprint: m.Fingerprint}
+	return &schema.Request{
+		ID: a.id, Pool: a.pool, Model: m.Name, Tenant: a.tenant, Ingress: s.id, Kind: a.kind, Class: a.class, Received: a.arrived.UnixNano(),
+		Prompt: prompt, MaxTokens: room, Stop: common.Stop, IgnoreEOS: common.IgnoreEOS, Sampling: common.Sampling,
+		Budget: a.deadline, Grace: a.grace,
+	}, ok, nil
+}
+
+// model finds a model by a client's name for it.
+func (s *Server) model(a *answer, name string) (*served, *openai.Error) {
+	m := s.models.byName[name]
+	if m == nil {
+		return nil, openai.ModelNotFound(name)
+	}
+	a.call.model = m.Name
+	return m, nil
+}
+
+// promises reads the headers that ask for deadlines and the like.
+func (s *Server) promises(c *fiber.Ctx, r *call) *openai.Error {
+	var e *openai.Error
+	if r.deadline, e = milliseconds(c, "X-SLO-E2E-Ms", 1, maxDeadline); e != nil {
+		return e
+	}
+	if r.grace, e = milliseconds(c, "X-Resume-Grace-Ms", 0, math.MaxInt64); e != nil {
+		return e
+	}
+	r.grace = min(r.grace, s.cfg.MaxGrace)
+	switch class := c.Get("X-SLO-Class"); class {
+	case "":
+	case string(schema.BestEffort):
+		r.class = schema.BestEffort
+	case string(schema.Guaranteed):
+		r.class = schema.Guaranteed
+	default:
+		return openai.InvalidParameter("X-SLO-Class", "expected %s or %s", schema.BestEffort, schema.Guaranteed)
+	}
+	return nil
+}
+
+// milliseconds reads a header of whole milliseconds in [least, most]; without it, the duration is 0.
+func milliseconds(c *fiber.Ctx, header string, least int64, most time.Duration) (time.Duration, *openai.Error) {
+	text := c.Get(header)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if top := int64(most / time.Millisecond); err != nil || n < least || n > top {
+		return 0, openai.InvalidParameter(header, "expected whole milliseconds in [%d, %d]", least, top)
+	}
+	return time.Duration(n) * time.Millisecond, nil
+}
+
+// publish stores a request, and returns its sequence.
+func (s *Server) publish(req *schema.Request) (uint64, error) {
+	if req.Budget > 0 {
+		req.Budget = max(1, req.Budget-time.Duration(time.Now().UnixNano()-req.Received))
+	}
+	body, err := schema.Encode(req)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(s.stopped, s.cfg.PublishTimeout)
+	defer cancel()
+	return s.client.PublishRequest(ctx, req.Pool, req.ID, body)
+}
+
+// unpublished answers a request that could not be stored.
+func (s *Server) unpublished(c *fiber.Ctx, a *answer, err error) error {
+	// It may have been stored, and only the answer of the store lost: then nobody must run it.
+	if errors.Is(err, streams.ErrUnavailable) {
+		s.cancel(&a.call, schema.CancelDisconnect, "the store did not answer")
+	}
+	a.mu.Lock()
+	a.closed, a.cancelled, a.reported, a.body = true, true, true, nil
+	a.mu.Unlock()
+	s.relay.remove(a, 0)
+	s.gate.free(&a.place)
+	switch {
+	case errors.Is(err, streams.ErrTooLarge):
+		return s.reject(c, openai.PayloadTooLarge(s.cfg.MaxBody))
+	case errors.Is(err, streams.ErrFull):
+		s.log.Warn("request not stored", "request_id", a.id, "error", err)
+		return s.refuse(c, &a.call, schema.RefusedCapacity)
+	case errors.Is(err, streams.ErrUnavailable):
+		s.log.Warn("request not stored", "request_id", a.id, "error", err)
+		return s.refuse(c, &a.call, schema.RefusedUnavailable)
+	}
+	s.log.Error("request not encoded", "request_id", a.id, "error", err)
+	return s.reject(c, openai.Internal())
+}
+
+// reject answers with an error that is no refusal.
+func (s *Server) reject(c *fiber.Ctx, e *openai.Error) error {
+	s.metrics.rejected(e)
+	return answerError(c, e)
+}
+
+// refuse answers with a 503, after its event is stored.
+func (s *Server) refuse(c *fiber.Ctx, r *call, reason schema.RefusalReason) error {
+	e := refusal(reason, s.retryAfter())
+	s.storeRefused(r, reason, time.Duration(e.RetryAfter)*time.Second)
+	s.metrics.refuse(reason)
+	return answerError(c, e)
+}
+
+// retryAfter is when a refused client may come back: when those who wait now have their first tokens, with jitter, so
+// that refused clients do not return together.
+func (s *Server) retryAfter() time.Duration {
+	wait := max(time.Second, min(s.gate.wait(), time.Minute))
+	spread := max(wait, 2*time.Second)
+	return wait + time.Duration(s.random()%uint64(spread))
+}
+
+// random returns 64 random bits.
+func (s *Server) random() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// stream starts a response of server-sent events; the server then calls b.WriteTo.
+func (s *Server) stream(c *fiber.Ctx, b *body) error {
+	resp := &c.Context().Response
+	resp.Header.SetContentType("text/event-stream; charset=utf-8")
+	resp.Header.Set(fiber.HeaderCacheControl, "no-cache")
+	resp.Header.Set("X-Accel-Buffering", "no")
+	// The first event of a chat is ready and takes the header along; others may be long in coming.
+	resp.ImmediateHeaderFlush = b.a.kind != schema.KindChat || b.from > 0
+	resp.SetBodyStream(b, -1)
+	return nil
+}
+
+// whole answers with one JSON body.
+func (s *Server) whole(c *fiber.Ctx, b *body) error {
+	t := b.takeAll()
+	if t.detached {
+		c.Context().SetConnectionClose() // nobody reads it
+		return c.SendStatus(http.StatusServiceUnavailable)
+	}
+	defer s.delivered(b)
+	if t.failed != nil {
+		return answerError(c, t.failed)
+	}
+	out := openai.AppendResponse(make([]byte, 0, 512), b.a.head, strings.Join(t.texts, ""), t.finish.Reason, t.usage)
+	c.Context().Response.Header.SetContentType(fiber.MIMEApplicationJSON)
+	c.Context().Response.SetBodyRaw(append(out, '\n'))
+	return nil
+}
