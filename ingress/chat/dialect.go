@@ -31,7 +31,7 @@ func environment() *exec.Environment {
 	}
 	return &exec.Environment{
 		Context: globals, Filters: filters, Tests: builtins.Tests,
-		ControlStructures: builtins.ControlStructures, Methods: methods(),
+		ControlStructures: structures(), Methods: methods(),
 	}
 }
 

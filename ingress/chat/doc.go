@@ -5,6 +5,9 @@
 // what transformers' own environment makes of the same templates.
 //
 // A template comes with the model that an operator chose: it is not hostile, but it may be wrong. It cannot read files
-// or include others, range and output are bounded, and a panic of the interpreter becomes an error. Loops over what
-// clients send are bounded by the request's own limits.
+// or include others; its size, nesting, loops, macros, assigned values and output are bounded; and a panic of the
+// interpreter becomes an error. What one expression makes is not bounded ('x' * 10 ** 10): gonja has no place for that.
+//
+// gonja's grammar has no conditional expression in brackets, and its lstrip_blocks also takes the white space between
+// two tags of one line. A template with the former does not compile; the goldens show what the latter does not touch.
 package chat

@@ -55,6 +55,9 @@ func Compile(source string, opts Options) (t *Template, err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if err := parsable(source); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCompile, err)
+	}
 	const root = "/chat"
 	loader, err := loaders.NewMemoryLoader(map[string]string{root: source})
 	if err != nil {
@@ -76,7 +79,9 @@ func (t *Template) Render(messages []Message, generate bool) (prompt string, err
 		turns[i] = map[string]any{"role": m.Role, "content": m.Content}
 	}
 	var rejected *RejectedError
+	var used budget
 	data := exec.NewContext(map[string]any{
+		budgetName:              &used,
 		"messages":              turns,
 		"add_generation_prompt": generate,
 		"bos_token":             t.opts.BOS,
@@ -96,6 +101,8 @@ func (t *Template) Render(messages []Message, generate bool) (prompt string, err
 		return "", rejected
 	case out.full:
 		return "", fmt.Errorf("%w: more than %d bytes", ErrTooLong, MaxOutput)
+	case used.over != nil:
+		return "", fmt.Errorf("%w: %w", ErrRender, used.over)
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", ErrRender, err)
 	}
