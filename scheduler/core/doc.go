@@ -1,0 +1,35 @@
+// Package core decides what a pool's scheduler does: in which order requests leave the queue, on which worker each of
+// them runs, and what happens when a worker, an ingress or the scheduler itself is lost. It is a pure state machine: no
+// clock, no I/O, no goroutine. Time comes in as nanoseconds UTC, what is to be done goes out as a [Ready].
+//
+// One goroutine (the owner) drives a Core:
+//
+//	Enqueue, Event, WorkerState, IngressState, Appended, DispatchAnswer, Sealed, Buried, Tick ─► Ready ─┐
+//	     ▲                                                                                              │
+//	     └────────── results of the append, of dispatches, of seals, of dead letters ───────────────────┘
+//
+// Ordering rule: an action that follows from an event is in a Ready only after Appended said that the event is stored.
+// One append is in flight at a time; decisions are made when a group is formed, not before, so that a request leaves
+// the queue as late as it can.
+//
+// States of a request:
+//
+//	            ┌──── full, draining, worker lost before it was sent ────┐
+//	            ▼                                                        │
+//	Enqueue ─► waiting ─► binding ─(dispatched stored)─► due ─► sending ─┴─(accepted)─► running ─(worker's event)─► ended
+//	            ▲                                         ▲        │                       │
+//	            │                                         └─silent─┘     worker_down seen  │
+//	            └─(relayed so far, attempt + 1)─ sealing ◄─────────────────┴───────────────┘
+//
+//	waiting, due, sealing ─(cancel, timeout, finish found)─► ending ─(our event stored)─► ended
+//	sending, sealing ─(unreadable, attempts used up)─► burying ─(dead letter stored)─► ending
+//
+// Who may end a request: while a worker may have it (sending and running, or due again after silence), only that
+// worker's event ends it; otherwise only the Core does. A worker that was declared lost has its requests until its worker_down event comes back
+// from the log, because only then is everything known that it stored before.
+//
+// Invariants: every request that was enqueued gets exactly one settling terminal event; a request that may have run is
+// sealed before its next attempt is bound; a request whose cancel was seen is not bound any more; a worker's booked requests and
+// pages never grow above the slots and pages of its last heartbeat; the fold of the stored events (schema.State) knows
+// the same unfinished requests.
+package core

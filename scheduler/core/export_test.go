@@ -1,0 +1,92 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/cadence-slo/cadence/schema"
+)
+
+// View is what a Core says of one request.
+type View struct {
+	State   string
+	Attempt uint32
+	Worker  schema.WorkerID
+	Resume  int
+}
+
+var stateNames = [...]string{"waiting", "binding", "due", "sending", "running", "sealing", "burying", "ending", "ended"}
+
+// View returns what the Core says of a request; State is empty if it has none.
+func (c *Core) View(id schema.RequestID) View {
+	r := c.requests[id]
+	if r == nil {
+		return View{}
+	}
+	v := View{State: stateNames[r.state], Attempt: r.attempt, Resume: len(r.resume)}
+	if r.worker != nil {
+		v.Worker = r.worker.id
+	}
+	return v
+}
+
+// Check returns the first invariant that does not hold.
+func (c *Core) Check() error {
+	queued := 0
+	for _, l := range c.order {
+		queued += l.len()
+		for i := range l.heap {
+			r := l.heap[i].req
+			if r.state != waiting || r.place != i || r.parked || l.heap[i].front != r.front || l.heap[i].rank != r.rank || l.heap[i].seq != r.Seq {
+				return fmt.Errorf("lane %s: heap[%d] is %+v of %s", l.model, i, l.heap[i], stateNames[r.state])
+			}
+			if i > 0 && l.heap[i].before(&l.heap[(i-1)/2]) {
+				return fmt.Errorf("lane %s: heap[%d] goes before its parent", l.model, i)
+			}
+		}
+		for i, r := range l.parked {
+			if r.state != waiting || r.place != i || !r.parked {
+				return fmt.Errorf("lane %s: parked[%d] is %s", l.model, i, stateNames[r.state])
+			}
+		}
+	}
+	if queued != int(c.waiting) {
+		return fmt.Errorf("%d in lanes, counted %d", queued, c.waiting)
+	}
+	booked := 0
+	for _, w := range c.fleet {
+		pages, binds := int32(0), false
+		for i, r := range w.reqs {
+			if r.worker != w || r.slot != i {
+				return fmt.Errorf("worker %s: booked[%d] is not its own", w.id, i)
+			}
+			switch r.state {
+			case binding:
+				binds = true
+			case due, sending, running:
+			default:
+				return fmt.Errorf("worker %s has booked a request that is %s", w.id, stateNames[r.state])
+			}
+			pages += r.pages
+		}
+		booked += len(w.reqs)
+		if pages != w.pages {
+			return fmt.Errorf("worker %s: %d pages booked, counted %d", w.id, pages, w.pages)
+		}
+		if binds && (len(w.reqs) > int(w.slots) || w.kvPages > 0 && w.pages > w.kvPages) {
+			return fmt.Errorf("worker %s: %d of %d slots and %d of %d pages bound", w.id, len(w.reqs), w.slots, w.pages, w.kvPages)
+		}
+	}
+	for id, r := range c.requests {
+		if id != r.ID || r.state == ended {
+			return fmt.Errorf("%s is %s and still in hand", id, stateNames[r.state])
+		}
+		at := r.state == binding || r.state == due || r.state == sending || r.state == running
+		if at != (r.worker != nil) {
+			return fmt.Errorf("%s is %s with worker %v", id, stateNames[r.state], r.worker != nil)
+		}
+		if r.ingress != nil && r.ingress.reqs[r.seat] != r {
+			return fmt.Errorf("%s sits wrongly at its ingress", id)
+		}
+	}
+	return nil
+}
