@@ -1,0 +1,5 @@
+SELECT seq
+FROM engine_steps
+WHERE stream_id = {stream_id:String}
+    AND stored BETWEEN fromUnixTimestamp64Nano({first_stored:Int64}) AND fromUnixTimestamp64Nano({last_stored:Int64})
+    AND seq BETWEEN {first_seq:UInt64} AND {last_seq:UInt64}

@@ -1,0 +1,1 @@
+ALTER TABLE engine_steps MODIFY TTL toDateTime(stored) + toIntervalDay({days:UInt32})

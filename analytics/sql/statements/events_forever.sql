@@ -1,0 +1,1 @@
+ALTER TABLE events REMOVE TTL

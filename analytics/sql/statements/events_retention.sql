@@ -1,0 +1,1 @@
+ALTER TABLE events MODIFY TTL toDateTime(stored) + toIntervalDay({days:UInt32})
