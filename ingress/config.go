@@ -55,7 +55,7 @@ type Config struct {
 	RefuseTimeout  time.Duration `help:"time limit of storing a refusal before it is answered" default:"250ms"`
 	DrainTimeout   time.Duration `help:"how long running streams may go on after the stop signal" default:"30s"`
 
-	// Limits bounds what a body may hold; its BodyBytes is MaxBody.
+	// Limits bounds what a body may hold; zero is openai.DefaultLimits. Its BodyBytes is MaxBody.
 	Limits openai.Limits `kong:"-"`
 }
 
@@ -147,6 +147,9 @@ func (c *Config) Validate() error {
 // limits are those of the dialect, with the body's limit.
 func (c *Config) limits() openai.Limits {
 	l := c.Limits
+	if l == (openai.Limits{}) {
+		l = openai.DefaultLimits()
+	}
 	l.BodyBytes = c.MaxBody
 	return l
 }

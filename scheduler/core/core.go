@@ -13,6 +13,9 @@ import (
 var LiveTypes = []schema.Type{schema.CancelRequested, schema.Finished, schema.Failed, schema.Cancelled, schema.WorkerUp,
 	schema.WorkerDown, schema.Epoch}
 
+// FoldTypes are the event types that a scheduler must fold before Restore.
+var FoldTypes = append([]schema.Type{schema.Accepted, schema.Dispatched, schema.Sealed}, LiveTypes...)
+
 // Core is the scheduler of one pool. It is not safe for concurrent use: its owner drives it.
 type Core struct {
 	cfg   Config

@@ -1,0 +1,50 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/cadence-slo/cadence/bench/overhead"
+)
+
+// BenchCmd groups the measurements.
+type BenchCmd struct {
+	Overhead OverheadCmd `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
+}
+
+// OverheadCmd measures the pipeline's overhead.
+type OverheadCmd struct {
+	overhead.Options
+	JSON bool `help:"print JSON"`
+}
+
+// Help implements kong.HelpProvider.
+func (OverheadCmd) Help() string {
+	return "It starts `cadence up` with a mock engine that takes no time, sends requests at a steady rate, and compares the time to the first\ntoken with the engine's own; then it looks for the highest rate that is sustained. The exit status is 1 if a target is missed.\n\nExamples:\n  cadence bench overhead\n  cadence bench overhead --json --length 60s"
+}
+
+// ErrTarget is returned when a measurement misses its target.
+var ErrTarget = errors.New("a target was missed")
+
+// Run implements the command.
+func (c *OverheadCmd) Run(ctx context.Context, g *Globals) error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c.Options.Executable, c.Options.Log = exe, g.Log
+	report, err := overhead.Run(ctx, c.Options)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(g.Out, report)
+	} else {
+		err = report.Write(g.Out)
+	}
+	if err == nil && !report.Passed {
+		err = ErrTarget
+	}
+	return err
+}

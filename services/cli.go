@@ -1,0 +1,127 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// CLI is the command line. Every flag is also CADENCE_<FLAG> in the environment and a key of the --config file.
+type CLI struct {
+	Config    kong.ConfigFlag `help:"YAML file with values for flags; flags and the environment come first" placeholder:"FILE"`
+	LogLevel  slog.Level      `help:"least severe level logged: debug, info, warn or error" default:"info"`
+	LogFormat string          `help:"form of log lines on standard error: text or json" enum:"text,json" default:"text"`
+
+	Up        UpCmd        `cmd:"" help:"Run every service in this process, on an embedded NATS server and an embedded ClickHouse."`
+	Ingress   IngressCmd   `cmd:"" help:"Run the OpenAI-compatible HTTP front."`
+	Scheduler SchedulerCmd `cmd:"" help:"Run the scheduler of a pool."`
+	Worker    WorkerCmd    `cmd:"" help:"Run a worker: one engine."`
+	Analytics AnalyticsCmd `cmd:"" help:"Project events into ClickHouse."`
+	Nats      NatsCmd      `cmd:"" help:"Run the embedded NATS server alone, for services in other processes."`
+
+	Query   QueryCmd   `cmd:"" help:"Ask ClickHouse: SQL or a named query."`
+	Model   ModelCmd   `cmd:"" help:"Make, fetch or look at models."`
+	Bench   BenchCmd   `cmd:"" help:"Measure Cadence."`
+	Deps    DepsCmd    `cmd:"" help:"Install the embedded ClickHouse engine into the cache."`
+	Doctor  DoctorCmd  `cmd:"" help:"Check what this machine offers to Cadence."`
+	Probe   ProbeCmd   `cmd:"" help:"Ask an HTTP address for status 200 (for health checks)."`
+	Version VersionCmd `cmd:"" help:"Print the version."`
+}
+
+// Globals is what every command gets.
+type Globals struct {
+	Log     *slog.Logger
+	Version string
+	Out     io.Writer // results
+	Err     io.Writer // progress
+}
+
+// parser is the command line's grammar, with the version for --help.
+func parser(cli *CLI, out, errOut io.Writer, exit func(int)) (*kong.Kong, error) {
+	return kong.New(cli,
+		kong.Name("cadence"),
+		kong.Description("SLO-aware LLM inference: an OpenAI-compatible endpoint that keeps its latency promise under overload.\n\n"+
+			"Start with: cadence up\nThen:       curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'"),
+		kong.DefaultEnvars("CADENCE"),
+		kong.Configuration(ConfigFile),
+		kong.Vars{"data_dir": defaultDataDir()},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
+		kong.Writers(out, errOut),
+		kong.Exit(exit),
+		kong.UsageOnError(),
+	)
+}
+
+// Main parses arguments, runs the command until it ends or the process is told to stop, and returns the exit status.
+func Main(args []string, version string, out, errOut io.Writer) int {
+	var cli CLI
+	exited := -1
+	k, err := parser(&cli, out, errOut, func(code int) { exited = code })
+	if err != nil {
+		fmt.Fprintln(errOut, "cadence:", err)
+		return 1
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	cmd, err := k.Parse(args)
+	if exited >= 0 {
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(errOut, "cadence: %v\n", err)
+		var pe *kong.ParseError
+		if errors.As(err, &pe) && pe.Context != nil && pe.Context.Command() != "" {
+			fmt.Fprintf(errOut, "Run `cadence %s --help` for its flags.\n", strings.Fields(pe.Context.Command())[0])
+		}
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	g := &Globals{Log: newLogger(errOut, cli.LogFormat, cli.LogLevel), Version: version, Out: out, Err: errOut}
+	cmd.BindTo(ctx, (*context.Context)(nil))
+	if err := cmd.Run(g); err != nil {
+		fmt.Fprintf(errOut, "cadence: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
+	opts := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, opts))
+	}
+	return slog.New(slog.NewTextHandler(w, opts))
+}
+
+// defaultDataDir is where state is kept unless --data-dir says otherwise.
+func defaultDataDir() string {
+	if d := os.Getenv("XDG_DATA_HOME"); d != "" {
+		return filepath.Join(d, "cadence")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ".cadence"
+	}
+	return filepath.Join(home, ".local", "share", "cadence")
+}
+
+// VersionCmd prints the version.
+type VersionCmd struct{}
+
+// Run implements the command.
+func (VersionCmd) Run(g *Globals) error {
+	_, err := fmt.Fprintln(g.Out, "cadence", g.Version)
+	return err
+}

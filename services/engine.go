@@ -1,0 +1,138 @@
+package services
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cadence-slo/cadence/ingress"
+	"github.com/cadence-slo/cadence/worker"
+	"github.com/cadence-slo/cadence/worker/llama"
+	"github.com/cadence-slo/cadence/worker/llamabackend"
+	"github.com/cadence-slo/cadence/worker/mock"
+)
+
+// engine is a loaded model: what generates, what the ingress must know of it, or both.
+type engine struct {
+	backend worker.Backend // nil with vocabOnly
+	model   ingress.Model
+	weights *llama.Model // nil for the mock
+}
+
+func (e *engine) Close() error {
+	switch {
+	case e.backend != nil:
+		return e.backend.Close() // its model too
+	case e.weights != nil:
+		return e.weights.Close()
+	default:
+		return nil
+	}
+}
+
+// openEngine loads what the flags name; vocabOnly leaves the weights on disk.
+func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
+	if err := e.validate(); err != nil {
+		return nil, err
+	}
+	if m.Backend == backendMock {
+		return openMock(m, e, vocabOnly)
+	}
+	report, finish := progress(g.Err, "making "+m.Model)
+	path, err := m.find(ctx, report)
+	finish()
+	if err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	out := &engine{}
+	if vocabOnly {
+		err = out.openVocab(g, path)
+	} else {
+		err = out.openWeights(g, path, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := out.weights.Facts()
+	g.Log.Info("model loaded", "path", path, "parameters", f.Parameters, "vocab_only", vocabOnly, "took_ms", time.Since(begin).Milliseconds())
+	out.model = ingress.Model{
+		Name: servedName(path), Tokenizer: out.weights, ChatTemplate: f.ChatTemplate, BOS: f.BOSText, EOS: f.EOSText,
+		ContextTokens: contextTokens(e, f.ContextTokens), VocabTokens: f.Vocab, Created: time.Now(),
+	}
+	out.model.Aliases = aliases(m, out.model.Name)
+	return out, nil
+}
+
+// openVocab loads tokenizer and metadata.
+func (out *engine) openVocab(g *Globals, path string) error {
+	if err := llama.Init(g.Log, ""); err != nil {
+		return err
+	}
+	opts := llama.DefaultModelOptions()
+	opts.VocabOnly = true
+	var err error
+	out.weights, err = llama.LoadModel(path, opts)
+	return err
+}
+
+// openWeights loads all of a model and makes its KV cache. The backend owns the model.
+func (out *engine) openWeights(g *Globals, path string, e *EngineFlags) error {
+	c := llamabackend.DefaultConfig()
+	c.Path, c.Model, c.BackendDir, c.GPULayers = path, servedName(path), e.BackendDir, e.GPULayers
+	c.Context, c.Cells, c.Sequences, c.BatchTokens, c.Threads = e.ContextTokens, e.KVTokens, e.Sequences, e.EngineBatch, e.Threads
+	b, err := llamabackend.Open(c, g.Log)
+	if err != nil {
+		return err
+	}
+	out.backend, out.weights = b, b.Model()
+	return nil
+}
+
+func openMock(m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
+	cfg := mockConfig(m, e)
+	out := &engine{model: ingress.Model{
+		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
+		ContextTokens: cfg.ContextTokens, VocabTokens: mock.Vocab, Created: time.Now(),
+	}}
+	out.model.Aliases = aliases(m, cfg.Model)
+	if vocabOnly {
+		return out, nil
+	}
+	b, err := mock.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	out.backend = b
+	return out, nil
+}
+
+// servedName is what clients call a model: its file's name without extension.
+func servedName(path string) string {
+	return strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+}
+
+// contextTokens is the longest prompt + output: what is asked for, within what the model and the cache can hold.
+func contextTokens(e *EngineFlags, trained int) int {
+	n := e.KVTokens
+	if trained > 0 {
+		n = min(n, trained)
+	}
+	if e.ContextTokens > 0 {
+		n = min(n, e.ContextTokens)
+	}
+	return n
+}
+
+// aliases are the other names: the one given, and "default", which every client can know.
+func aliases(m *ModelFlags, name string) []string {
+	var out []string
+	for _, a := range []string{m.Alias, m.Model, "default"} {
+		if a != "" && a != name && !strings.ContainsAny(a, "/\\") && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}

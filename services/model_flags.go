@@ -1,0 +1,73 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cadence-slo/cadence/worker/mock"
+	"github.com/cadence-slo/cadence/worker/modelfile"
+)
+
+// The engines.
+const (
+	backendLlama = "llama"
+	backendMock  = "mock"
+)
+
+// ErrFlags is returned for flags that contradict each other; the message names them.
+var ErrFlags = errors.New("services: contradictory flags")
+
+// ModelFlags choose engine and model. Every process that tokenizes or generates needs the same ones.
+type ModelFlags struct {
+	Backend  string `help:"engine: llama (llama.cpp) or mock (a stated cost model, text from a hash)" enum:"llama,mock" default:"llama"`
+	Model    string `help:"model: a GGUF file, the name of a pulled one, or synth:tiny, synth:120m, synth:0.5b (random weights, made here)" default:"synth:tiny"`
+	ModelDir string `help:"directory of pulled and made models; empty: the user's cache" type:"path"`
+	Alias    string `help:"another name under which clients may ask for the model"`
+}
+
+// find returns the path of the model's file; synthetic models are made if absent.
+func (m *ModelFlags) find(ctx context.Context, report func(done, total int64)) (string, error) {
+	return modelfile.Find(ctx, m.ModelDir, m.Model, report)
+}
+
+// EngineFlags size the engine.
+type EngineFlags struct {
+	ContextTokens int     `help:"longest prompt + output of a request; 0: what the model was trained for, within kv-tokens" default:"0"`
+	KVTokens      int     `help:"tokens that all requests hold together in the KV cache" default:"16384" name:"kv-tokens"`
+	Sequences     int     `help:"sequence ids of the engine: an upper bound of requests that run at once (at most 256)" default:"32"`
+	EngineBatch   int     `help:"most tokens that the engine takes in one step" default:"512"`
+	Threads       int     `help:"threads of llama.cpp; more than one can collapse on shared cores" default:"1"`
+	GPULayers     int     `help:"layers offloaded to a GPU; needs a build with one" default:"0" name:"gpu-layers"`
+	BackendDir    string  `help:"folder of ggml back ends (libggml-*.so), for a GPU" type:"path"`
+	Mock          MockCmd `embed:"" prefix:"mock-"`
+}
+
+// MockCmd sets the mock's cost model.
+type MockCmd struct {
+	PrefillRate        float64       `help:"mock: prefill, tokens/s; 0 is free" default:"4000"`
+	Step               time.Duration `help:"mock: a step" default:"10ms"`
+	StepPerSeq         time.Duration `help:"mock: more of a step for each sequence that decodes" default:"250us"`
+	EndHazard          float64       `help:"mock: probability that a token ends the answer" default:"0"`
+	AttemptIndependent bool          `help:"mock: every attempt of a request continues in the same way"`
+}
+
+// mockConfig is the mock engine that the flags describe.
+func mockConfig(m *ModelFlags, e *EngineFlags) mock.Config {
+	c := mock.DefaultConfig()
+	if e.ContextTokens > 0 {
+		c.ContextTokens = e.ContextTokens
+	}
+	c.KVCells, c.Sequences, c.BatchTokens = e.KVTokens, e.Sequences, e.EngineBatch
+	c.StepBase, c.StepSequence, c.PrefillRate = e.Mock.Step, e.Mock.StepPerSeq, e.Mock.PrefillRate
+	c.EndHazard, c.AttemptIndependent = e.Mock.EndHazard, e.Mock.AttemptIndependent
+	return c
+}
+
+func (e *EngineFlags) validate() error {
+	if e.ContextTokens < 0 || e.ContextTokens > e.KVTokens {
+		return fmt.Errorf("%w: context-tokens is %d, want 0 to kv-tokens (%d)", ErrFlags, e.ContextTokens, e.KVTokens)
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cadence-slo/cadence/scheduler"
+	"github.com/cadence-slo/cadence/streams"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// schedulerComponent runs the scheduler of a pool.
+func schedulerComponent(g *Globals, cfg scheduler.Config, d dialer, registry prometheus.Registerer) Component {
+	return Component{Name: "scheduler", StopWithin: 15 * time.Second, Run: func(ctx context.Context, ready func()) error {
+		client, err := d.dial(ctx, "scheduler", nil)
+		if err != nil {
+			return err
+		}
+		defer client.Close()
+		s, err := scheduler.New(cfg, client, g.Log, registry)
+		if err != nil {
+			return err
+		}
+		up, stop := context.WithCancel(ctx)
+		defer stop()
+		go waitUntil(up, s.Ready, ready)
+		return s.Run(ctx)
+	}}
+}
+
+// SchedulerCmd runs the scheduler.
+type SchedulerCmd struct {
+	Nats streams.Config `embed:"" prefix:"nats-"`
+	scheduler.Config
+	OpsFlags
+}
+
+// Help implements kong.HelpProvider.
+func (SchedulerCmd) Help() string {
+	return "One scheduler of a pool is active: one that starts takes over, and the other one stops.\n\nExample:\n  cadence scheduler --nats-url nats://nats:4222 --pool default"
+}
+
+// Run implements the command.
+func (c *SchedulerCmd) Run(ctx context.Context, g *Globals) error {
+	if err := errors.Join(needURL(c.Nats), c.Config.Validate()); err != nil {
+		return err
+	}
+	registry := newRegistry()
+	return RunGroup(ctx, g.Log, []Component{
+		schedulerComponent(g, c.Config, dialer{cfg: c.Nats, log: g.Log}, registry),
+		c.OpsFlags.component(registry, func() bool { return ctx.Err() == nil }),
+	}, func() { g.Log.Info("ready", "service", "scheduler") })
+}
