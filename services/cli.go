@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,9 @@ func parser(cli *CLI, out, errOut io.Writer, exit func(int)) (*kong.Kong, error)
 // Main parses arguments, runs the command until it ends or the process is told to stop, and returns the exit status.
 func Main(args []string, version string, out, errOut io.Writer) int {
 	var cli CLI
+	// What no flag sets: each life of a scheduler writes under a name of its own.
+	cli.Scheduler.Name = "scheduler-" + strings.ToLower(rand.Text()[:12])
+	cli.Up.Scheduler.Name = cli.Scheduler.Name
 	exited := -1
 	k, err := parser(&cli, out, errOut, func(code int) { exited = code })
 	if err != nil {

@@ -6,26 +6,24 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/scheduler"
+	"github.com/cadence-slo/cadence/scheduler/lease"
 	"github.com/cadence-slo/cadence/streams"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // schedulerComponent runs the scheduler of a pool.
 func schedulerComponent(g *Globals, cfg scheduler.Config, d dialer, registry prometheus.Registerer) Component {
-	return Component{Name: "scheduler", StopWithin: 15 * time.Second, Run: func(ctx context.Context, ready func()) error {
+	return Component{Name: "scheduler", StopWithin: cfg.StopTimeout + 10*time.Second, Run: func(ctx context.Context, ready func()) error {
 		client, err := d.dial(ctx, "scheduler", nil)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		s, err := scheduler.New(cfg, client, g.Log, registry)
+		s, err := scheduler.New(cfg, client, lease.Sole{}, registry, g.Log)
 		if err != nil {
 			return err
 		}
-		up, stop := context.WithCancel(ctx)
-		defer stop()
-		go waitUntil(up, s.Ready, ready)
-		return s.Run(ctx)
+		return s.Run(ctx, ready)
 	}}
 }
 
