@@ -13,7 +13,7 @@ var ErrConfig = core.ErrConfig
 // Config configures the scheduler of one pool.
 type Config struct {
 	Pool string `help:"pool that is scheduled" default:"default"`
-	// Name of this scheduler as a source of events.
+	// Name of this scheduler as a source of events; empty is a name of its own for every life.
 	Name             string        `kong:"-"`
 	MaxAttempts      uint32        `help:"workers that may be lost under a request before it fails" default:"3"`
 	WorkerLostAfter  time.Duration `help:"silence after which a worker counts as lost" default:"2s"`
@@ -24,11 +24,11 @@ type Config struct {
 	StopTimeout      time.Duration `help:"time limit of the append in flight when the scheduler stops" default:"5s"`
 }
 
-// DefaultConfig returns the defaults for a scheduler of that name.
-func DefaultConfig(name string) Config {
-	c := core.DefaultConfig("default", name)
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	c := core.DefaultConfig("default", "")
 	return Config{
-		Pool: c.Pool, Name: name,
+		Pool:        c.Pool,
 		MaxAttempts: c.MaxAttempts, WorkerLostAfter: c.WorkerLostAfter, IngressLostAfter: c.IngressLostAfter, MaxQueueWait: c.MaxQueueWait,
 		DispatchTimeout: time.Second, SealTimeout: time.Second, StopTimeout: 5 * time.Second,
 	}
@@ -48,6 +48,9 @@ func (c *Config) Validate() error {
 // core returns the rules of the core.
 func (c *Config) core() core.Config {
 	r := core.DefaultConfig(c.Pool, c.Name)
+	if r.Source == "" {
+		r.Source = "scheduler"
+	}
 	r.MaxAttempts, r.WorkerLostAfter, r.IngressLostAfter, r.MaxQueueWait = c.MaxAttempts, c.WorkerLostAfter, c.IngressLostAfter, c.MaxQueueWait
 	return r
 }

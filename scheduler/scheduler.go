@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,13 @@ func New(cfg Config, client *streams.Client, l lease.Lease, reg prometheus.Regis
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if cfg.Name == "" {
+		id, err := schema.NewID(time.Now(), rand.Reader)
+		if err != nil {
+			return nil, fmt.Errorf("scheduler: %w", err)
+		}
+		cfg.Name = "scheduler-" + id
+	}
 	m, err := newMetrics(cfg.Pool, reg)
 	if err != nil {
 		return nil, err
@@ -70,7 +78,8 @@ func New(cfg Config, client *streams.Client, l lease.Lease, reg prometheus.Regis
 	return s, nil
 }
 
-// Ready reports whether the scheduler serves its pool and reaches the streams.
+// Ready reports whether the scheduler has taken over what the last one left, serves its pool and reaches the streams. It
+// may be called from any goroutine.
 func (s *Scheduler) Ready() bool { return s.serving.Load() && s.client.Connected() }
 
 // Run serves the pool until ctx ends; then it finishes the append in flight and returns nil. It calls ready, if not nil, once
