@@ -73,6 +73,7 @@ func TestSilentDisconnectCancels(t *testing.T) {
 
 // A client that stays is not cut off by a request that it pipelines, nor by the read deadline of its header.
 func TestSilentClientThatStaysIsKept(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.HeaderTimeout, cfg.Watch = 50*time.Millisecond, 5*time.Millisecond
 	h := start(t, cfg)
@@ -94,6 +95,7 @@ func TestSilentClientThatStaysIsKept(t *testing.T) {
 }
 
 func TestKeepAliveComments(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.KeepAlive, cfg.Watch = 30*time.Millisecond, 5*time.Millisecond
 	h := start(t, cfg)
@@ -115,6 +117,7 @@ func TestKeepAliveComments(t *testing.T) {
 
 // A client that does not read is cut, in time and memory that are bounded, and others do not notice.
 func TestSlowReaderIsCut(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.BufferBytes = 32 << 10
 	cfg.WriteTimeout = time.Second
@@ -163,6 +166,7 @@ func TestSlowReaderIsCut(t *testing.T) {
 
 // A slow reader that reads on is told why its stream ended.
 func TestSlowReaderIsTold(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.BufferBytes = 32 << 10
 	h := start(t, cfg)

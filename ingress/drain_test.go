@@ -12,6 +12,7 @@ import (
 )
 
 func TestDrainOrder(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	beats := make(chan *schema.IngressState, 1024)
 	sub, err := h.client.SubscribeIngressStates(func(s *schema.IngressState) { beats <- s })

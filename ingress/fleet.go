@@ -7,8 +7,12 @@ import (
 	"github.com/cadence-slo/cadence/schema"
 )
 
-// missed is how many heartbeat intervals a worker may be silent before it counts as gone.
-const missed = 3
+// A worker counts as gone when it was silent for missed heartbeat intervals, and for minSilence: a busy machine delays
+// heartbeats, and refusing everyone for it would be worse than to queue a few requests for a worker that is gone.
+const (
+	missed     = 3
+	minSilence = time.Second
+)
 
 // fleet is who serves which model now, as the workers' heartbeats tell it.
 type fleet struct {
@@ -34,7 +38,7 @@ func (f *fleet) heard(s *schema.WorkerState, now time.Time) {
 			delete(f.workers, id)
 		}
 	}
-	f.workers[s.Worker] = worker{pool: s.Pool, model: s.Model, context: s.ContextTokens, draining: s.Draining, until: now.Add(missed * s.Interval)}
+	f.workers[s.Worker] = worker{pool: s.Pool, model: s.Model, context: s.ContextTokens, draining: s.Draining, until: now.Add(max(missed*s.Interval, minSilence))}
 }
 
 // serving returns the pool that serves a model now, the smallest context of its workers (0: they do not say), and

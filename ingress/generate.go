@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -20,6 +21,9 @@ import (
 // maxClientID is how much of a client's X-Request-Id is kept.
 const maxClientID = 128
 
+// keepBody is the largest buffer that a connection keeps for its bodies.
+const keepBody = 64 << 10
+
 // maxDeadline is the longest X-SLO-E2E-Ms.
 const maxDeadline = 24 * time.Hour
 
@@ -33,6 +37,10 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 	if last := c.Get("Last-Event-ID"); last != "" {
 		return s.resume(c, r, last)
 	}
+	if s.pendingEvents() > s.maxPending/2 { // the rest is for the events of requests that are open
+		s.metrics.refuse(schema.RefusedUnavailable)
+		return answerError(c, refusal(schema.RefusedUnavailable, s.retryAfter()))
+	}
 	body := c.Context().Request.Body()
 	if reason := s.gate.reserve(&a.place, len(body)); reason != "" {
 		s.emitReceived(r)
@@ -45,6 +53,7 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 		}
 	}()
 	req, live, e := s.read(c, a, body)
+	c.Context().Request.ReleaseBody(keepBody) // nothing of it is needed while the answer is generated
 	if e != nil {
 		return s.reject(c, e)
 	}
@@ -60,7 +69,7 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 	_ = a.attach(b, 0) // the first event always exists
 	s.relay.put(a)     // its tokens may be here before the store's acknowledgement
 	relayed = true
-	seq, err := s.publish(req)
+	seq, err := s.publish(r, req)
 	if err != nil {
 		return s.unpublished(c, a, err)
 	}
@@ -169,7 +178,7 @@ func (s *Server) read(c *fiber.Ctx, a *answer, body []byte) (req *schema.Request
 	return &schema.Request{
 		ID: a.id, Pool: a.pool, Model: m.Name, Tenant: a.tenant, Ingress: s.id, Kind: a.kind, Class: a.class, Received: a.arrived.UnixNano(),
 		Prompt: prompt, MaxTokens: room, Stop: common.Stop, IgnoreEOS: common.IgnoreEOS, Sampling: common.Sampling,
-		Budget: a.deadline, Grace: a.grace,
+		Grace: a.grace,
 	}, ok, nil
 }
 
@@ -219,10 +228,8 @@ func milliseconds(c *fiber.Ctx, header string, least int64, most time.Duration) 
 }
 
 // publish stores a request, and returns its sequence.
-func (s *Server) publish(req *schema.Request) (uint64, error) {
-	if req.Budget > 0 {
-		req.Budget = max(1, req.Budget-time.Duration(time.Now().UnixNano()-req.Received))
-	}
+func (s *Server) publish(r *call, req *schema.Request) (uint64, error) {
+	req.Budget = r.left(time.Now())
 	body, err := schema.Encode(req)
 	if err != nil {
 		return 0, err
@@ -292,9 +299,33 @@ func (s *Server) stream(c *fiber.Ctx, b *body) error {
 	resp.Header.SetContentType("text/event-stream; charset=utf-8")
 	resp.Header.Set(fiber.HeaderCacheControl, "no-cache")
 	resp.Header.Set("X-Accel-Buffering", "no")
+	if !c.Context().Request.Header.IsHTTP11() {
+		return s.streamUnframed(c, b)
+	}
 	// The first event of a chat is ready and takes the header along; others may be long in coming.
 	resp.ImmediateHeaderFlush = b.a.kind != schema.KindChat || b.from > 0
 	resp.SetBodyStream(b, -1)
+	return nil
+}
+
+// streamUnframed is for clients of HTTP/1.0, some proxies among them: they know no chunks, which fasthttp would send
+// them, so that the end of the connection is the end of the stream.
+func (s *Server) streamUnframed(c *fiber.Ctx, b *body) error {
+	head := []byte("HTTP/1.1 200 OK\r\nConnection: close\r\n")
+	for name, value := range c.Context().Response.Header.All() {
+		if string(name) != fiber.HeaderContentLength && string(name) != fiber.HeaderConnection {
+			head = append(append(append(append(head, name...), ": "...), value...), "\r\n"...)
+		}
+	}
+	head = append(head, "\r\n"...)
+	c.Context().HijackSetNoResponse(true)
+	c.Context().Hijack(func(conn net.Conn) {
+		_, err := conn.Write(head)
+		if err == nil {
+			_, err = b.WriteTo(conn)
+		}
+		_ = b.CloseWithError(err)
+	})
 	return nil
 }
 

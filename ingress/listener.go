@@ -139,6 +139,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// SetDeadline forgets the deadline of writes that Write has set.
+func (c *conn) SetDeadline(t time.Time) error {
+	c.deadline = time.Time{}
+	return c.Conn.SetDeadline(t)
+}
+
 // How long, and for how many bytes, Close waits for a client that is still sending.
 const (
 	lingerTime  = time.Second

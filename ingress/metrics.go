@@ -1,7 +1,6 @@
 package ingress
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -174,6 +173,3 @@ func (r *ring) quantiles() quantiles {
 	at := func(percent int) int64 { return int64(v[(len(v)*percent+99)/100-1]) }
 	return quantiles{Count: r.n, P50: at(50), P90: at(90), P99: at(99), Max: at(100)}
 }
-
-// errRegistry is returned for a registry that is not there.
-var errRegistry = errors.New("ingress: no registry")

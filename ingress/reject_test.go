@@ -16,6 +16,7 @@ import (
 )
 
 func TestClientMistakes(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	h.serve(short)
 	message := func(m string) string { return `{"model":"mock-1","messages":[` + m + `]}` }
@@ -77,6 +78,7 @@ func TestClientMistakes(t *testing.T) {
 }
 
 func TestContextIsTheWorkers(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	prompt := strings.Repeat("w ", contextTokens-1) // and the one that the vocabulary adds
 	res := h.post(t, completionPath, `{"model":"mock-1","prompt":"`+prompt+`","stream":true}`)
@@ -107,6 +109,7 @@ func TestContextIsTheWorkers(t *testing.T) {
 }
 
 func TestPromisesReachThePipeline(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.MaxGrace = 3 * time.Second
 	h := start(t, cfg)
@@ -131,6 +134,7 @@ func TestPromisesReachThePipeline(t *testing.T) {
 }
 
 func TestKeysAndOrigins(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.APIKeys = []string{"acme:k-1", "acme:k-2", "beta:k-3"}
 	h := start(t, cfg)
@@ -175,6 +179,7 @@ func TestKeysAndOrigins(t *testing.T) {
 }
 
 func TestRestrictedOrigins(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.CORSOrigins = []string{"https://app.example"}
 	h := start(t, cfg)
@@ -188,6 +193,7 @@ func TestRestrictedOrigins(t *testing.T) {
 
 // A body over the limit is refused on its header alone; the client can read why although it is still sending.
 func TestBodyLimit(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	h.serve(short)
 	c := h.dial(t)
@@ -249,11 +255,13 @@ func TestSlowSendersAreDropped(t *testing.T) {
 }
 
 func TestHeaderLimit(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	h.get(t, "/v1/models", "X-Long", strings.Repeat("x", 20_000)).want(t, 431, "header_too_large")
 }
 
 func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.MaxConnections = 2
 	h := startDown(t, cfg)
@@ -276,6 +284,7 @@ func TestConnectionLimit(t *testing.T) {
 
 // Twelve requests at once against one place: exactly one gets it, whoever it is, and nothing is done for the others.
 func TestPlacesAreTakenAtomically(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.MaxWaiting = 1
 	h := start(t, cfg)
@@ -318,6 +327,7 @@ func TestPlacesAreTakenAtomically(t *testing.T) {
 }
 
 func TestWaitingBytesAreBounded(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.MaxBody, cfg.MaxWaitingBytes = 100_000, 150_000
 	h := start(t, cfg)
@@ -333,6 +343,7 @@ func TestWaitingBytesAreBounded(t *testing.T) {
 }
 
 func TestWithoutWorker(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	draining := workerState()
 	draining.Draining = true

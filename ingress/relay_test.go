@@ -1,13 +1,17 @@
 package ingress_test
 
 import (
+	"io"
 	"log/slog"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/streams"
+	"github.com/cadence-slo/cadence/streams/streamstest"
 )
 
 func (h *harness) seal(t testing.TB, id schema.RequestID, attempt uint32) *schema.SealReply {
@@ -22,6 +26,7 @@ func (h *harness) seal(t testing.TB, id schema.RequestID, attempt uint32) *schem
 // The first worker is lost in the middle, its successor goes on behind what was relayed, and the first comes back: the
 // client gets every token once, and none that was sent changes.
 func TestSealThenAnotherAttempt(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	if h.seal(t, "0199c5d2-7a31-7c4e-9b1a-2f6d5e8c1a01", 1).Known {
 		t.Error("an unknown request is known")
@@ -59,6 +64,7 @@ func TestSealThenAnotherAttempt(t *testing.T) {
 
 // A seal of an answer that was relayed to its end says so: nothing is to be done again.
 func TestSealOfAWholeAnswer(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	s := h.open(t, chatPath, chatBody("a", `,"stream":true`), "X-Resume-Grace-Ms", "10000")
 	r := h.next()
@@ -70,8 +76,9 @@ func TestSealOfAWholeAnswer(t *testing.T) {
 	}
 }
 
-// Messages that never came live are in the store: the stream waits for them, and is whole.
-func TestGapIsFilledFromTheStore(t *testing.T) {
+// Nothing is written beyond a gap before it is filled.
+func TestStreamWaitsAtAGap(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.Silence = time.Hour // only the gap tells
 	h := start(t, cfg)
@@ -95,28 +102,131 @@ func TestGapIsFilledFromTheStore(t *testing.T) {
 	}
 }
 
-// What comes while NATS is away is lost to the subscription, and is looked for when it is back.
+// relayTCP forwards connections to a server, and can be cut and joined again.
+type relayTCP struct {
+	ln net.Listener
+	to string
+	wg sync.WaitGroup
+
+	mu    sync.Mutex
+	cut   bool
+	conns map[net.Conn]struct{}
+}
+
+func newRelayTCP(t testing.TB, to string) *relayTCP {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relayTCP{ln: ln, to: to, conns: map[net.Conn]struct{}{}}
+	r.wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			r.wg.Go(func() { r.forward(c) })
+		}
+	})
+	t.Cleanup(func() {
+		ln.Close()
+		r.set(true)
+		r.wg.Wait()
+	})
+	return r
+}
+
+func (r *relayTCP) forward(c net.Conn) {
+	defer c.Close()
+	up, err := net.Dial("tcp", r.to)
+	if err != nil {
+		return
+	}
+	defer up.Close()
+	r.mu.Lock()
+	if r.cut {
+		r.mu.Unlock()
+		return
+	}
+	r.conns[c], r.conns[up] = struct{}{}, struct{}{}
+	r.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(up, c)
+		up.Close()
+	}()
+	_, _ = io.Copy(c, up)
+	c.Close()
+	<-done
+}
+
+func (r *relayTCP) set(cut bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cut = cut
+	for c := range r.conns {
+		c.Close()
+		delete(r.conns, c)
+	}
+}
+
+// What the worker sends while the ingress has lost NATS is in the store alone, and is looked for when NATS is back:
+// whether later tokens show the gap or the end itself is missing.
 func TestReconnectionFillsGaps(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.Silence = time.Hour
-	h := start(t, cfg)
-	s := h.open(t, chatPath, chatBody("a", `,"stream":true`))
-	r := h.next()
-	r.tokens(1, 0, 2)
-	for range 3 {
-		s.next()
+	nats := streamstest.Start(t)
+	wire := newRelayTCP(t, strings.TrimPrefix(nats.URL, "nats://"))
+	to := streams.DefaultConfig()
+	to.URL = "nats://" + wire.ln.Addr().String()
+	its, err := streams.Connect(t.Context(), to, nil, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	h.nats.Restart(t)
-	// The worker's client may be back first: then only the store has these, and no later chunk tells of a gap.
-	r.tokens(1, 2, 6)
-	r.finish(1, 6, schema.FinishStop)
-	if _, text := s.rest(); text != r.words(1, 2, 6) || s.err != nil {
-		t.Fatalf("%q, %v", text, s.err)
+	t.Cleanup(its.Close)
+	h := startOn(t, cfg, nats.Client(t), its, mockModel())
+	ready := func() int { return h.get(t, "/ready").StatusCode }
+	for name, whole := range map[string]bool{"the end is missing": true, "later tokens come": false} {
+		eventually(t, "readiness", func() bool { return ready() == 200 })
+		s := h.open(t, chatPath, chatBody("a", `,"stream":true`))
+		r := h.next()
+		r.tokens(1, 0, 2)
+		for range 3 {
+			s.next()
+		}
+		wire.set(true)
+		eventually(t, "disconnection", func() bool { return ready() == 503 })
+		r.tokens(1, 2, 600) // more than one reading takes at once
+		if whole {
+			r.finish(1, 600, schema.FinishStop)
+		}
+		h.flush(t)
+		wire.set(false)
+		eventually(t, "reconnection", func() bool { return ready() == 200 })
+		if !whole {
+			r.tokens(1, 600, 602)
+			r.finish(1, 602, schema.FinishStop)
+		}
+		_, text := s.rest()
+		want := r.words(1, 2, 600)
+		if !whole {
+			want = r.words(1, 2, 602)
+		}
+		if text != want || s.err != nil {
+			t.Fatalf("%s: %d bytes of %d, %v", name, len(text), len(want), s.err)
+		}
+	}
+	if n := h.metric(t, "cadence_ingress_filled_tokens_total"); n < 2*598 {
+		t.Errorf("%d tokens came from the store", n)
 	}
 }
 
 // While NATS is away, the ingress is not ready, refuses at once, and stores what it has to tell when NATS is back.
 func TestWithoutNATS(t *testing.T) {
+	t.Parallel()
 	log := slog.New(slog.DiscardHandler)
 	cfg := streams.ServerConfig{Dir: t.TempDir(), Durability: streams.DurableProcess, Listen: "127.0.0.1:0"}
 	server, err := streams.StartServer(cfg, log)
@@ -142,7 +252,7 @@ func TestWithoutNATS(t *testing.T) {
 	if err := mine.Setup(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	h := startOn(t, config(), mine, its)
+	h := startOn(t, config(), mine, its, mockModel())
 	ready := func() int { return h.get(t, "/ready").StatusCode }
 	eventually(t, "ready", func() bool { return ready() == 200 })
 

@@ -1,7 +1,6 @@
 package ingress_test
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,15 +34,8 @@ func (h *harness) interrupted(t testing.TB, path, more string, tokens int32, hea
 }
 
 // disconnects is how many clients the ingress has seen go.
-func (h *harness) disconnects(t testing.TB) (n int) {
-	t.Helper()
-	for line := range strings.Lines(h.get(t, "/metrics").body) {
-		if _, err := fmt.Sscanf(line, "cadence_ingress_disconnects_total %d", &n); err == nil {
-			return n
-		}
-	}
-	t.Fatal("no metric of disconnects")
-	return 0
+func (h *harness) disconnects(t testing.TB) int {
+	return h.metric(t, "cadence_ingress_disconnects_total")
 }
 
 func (h *harness) resume(t testing.TB, method, path, last string, headers ...string) *stream {
@@ -52,6 +44,7 @@ func (h *harness) resume(t testing.TB, method, path, last string, headers ...str
 }
 
 func TestResumeGivesExactlyTheRest(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	for _, path := range []string{chatPath, completionPath} {
 		for _, method := range []string{http.MethodPost, http.MethodGet} {
@@ -104,6 +97,7 @@ func TestResumeGivesExactlyTheRest(t *testing.T) {
 }
 
 func TestWhoMayResume(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	r, last := h.interrupted(t, chatPath, "", 3, "X-Tenant", "acme")
 	for name, try := range map[string]struct {
@@ -134,6 +128,7 @@ func TestWhoMayResume(t *testing.T) {
 
 // Whoever comes back last has the stream; the one before ends without [DONE].
 func TestSecondReconnectionReplacesTheFirst(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	r, last := h.interrupted(t, chatPath, "", 3)
 	first := h.resume(t, http.MethodPost, chatPath, last)
@@ -185,6 +180,7 @@ func TestGraceEnds(t *testing.T) {
 
 // Answers kept for their clients take no place, and bounded memory: the oldest go first.
 func TestKeptAnswersAreBounded(t *testing.T) {
+	t.Parallel()
 	cfg := config()
 	cfg.MaxOpen, cfg.ResumeBytes = 2, 4<<10
 	h := start(t, cfg)

@@ -52,6 +52,8 @@ type Server struct {
 
 	listener atomic.Pointer[listener]
 	events   *streams.EventWriter
+	// maxPending bounds the events that are not stored yet: several of each request that may be open, twice.
+	maxPending int
 
 	stopped    context.Context // ends when nothing of the server is left to do
 	stop       context.CancelFunc
@@ -59,10 +61,6 @@ type Server struct {
 	filling    chan struct{} // a seat for each goroutine that reads TOKENS
 	beatNow    chan struct{}
 }
-
-// maxPendingEvents bounds the events that are not stored yet. Each request emits five at most, so that it holds those of
-// every open request and more while NATS is away, when no request is taken.
-const maxPendingEvents = 1 << 17
 
 // New makes a server. It returns ErrConfig for a configuration or a model that cannot work.
 func New(cfg Config, d Deps) (*Server, error) {
@@ -76,7 +74,8 @@ func New(cfg Config, d Deps) (*Server, error) {
 		cfg: cfg, id: cfg.ID, client: d.Client, registry: d.Registry, log: d.Log.With("component", "ingress"),
 		cors: newCORS(cfg.CORSOrigins), limits: cfg.limits(), born: time.Now(),
 		gate: newGate(cfg.MaxOpen, cfg.MaxWaiting, cfg.MaxWaitingBytes), fleet: newFleet(), relay: newRelay(),
-		filling: make(chan struct{}, fillers), beatNow: make(chan struct{}, 1),
+		maxPending: max(1<<16, 8*cfg.MaxOpen),
+		filling:    make(chan struct{}, fillers), beatNow: make(chan struct{}, 1),
 	}
 	if s.id == "" {
 		var b [6]byte
@@ -141,7 +140,7 @@ func (s *Server) Run(ctx context.Context, ready func()) (err error) {
 	ln := newListener(tcp, s.tls, s.cfg.MaxConnections, s.cfg.WriteTimeout, tooManyConnections())
 	// What runs until the end outlives ctx: streams go on while the server drains.
 	s.stopped, s.stop = context.WithCancel(context.WithoutCancel(ctx))
-	s.events = s.client.NewEventWriter(s.stopped, maxPendingEvents, nil)
+	s.events = s.client.NewEventWriter(s.stopped, s.maxPending, nil)
 	s.listener.Store(ln)
 	app := s.routes()
 	app.Handler() // builds the routing table

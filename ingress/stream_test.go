@@ -10,6 +10,7 @@ import (
 )
 
 func TestChatStream(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	s := h.open(t, chatPath, chatBody("one two three", `,"stream":true,"max_tokens":5`), "X-Request-Id", "mine/1 ")
 	r := h.next()
@@ -53,6 +54,7 @@ func TestChatStream(t *testing.T) {
 }
 
 func TestUsageOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	h.serve(short)
 	for _, path := range []string{chatPath, completionPath} {
@@ -82,6 +84,7 @@ func TestUsageOnlyWhenAsked(t *testing.T) {
 }
 
 func TestWholeAnswer(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	h.serve(short)
 	res := h.post(t, chatPath, chatBody("a b", `,"max_completion_tokens":3`))
@@ -118,6 +121,7 @@ func TestWholeAnswer(t *testing.T) {
 
 // A failure after the stream has begun is told in the stream, which then has no [DONE]; before it, by a status.
 func TestFailure(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	for _, c := range []struct {
 		code   schema.FailureCode
@@ -155,6 +159,7 @@ func TestFailure(t *testing.T) {
 }
 
 func TestCompletionHeaderComesBeforeTheFirstToken(t *testing.T) {
+	t.Parallel()
 	h := start(t, config())
 	// open returns when the header is here; no token was sent.
 	s := h.open(t, completionPath, `{"model":"mock-1","prompt":"a","stream":true,"max_tokens":2}`)
