@@ -15,7 +15,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	workertest.Run(t, workertest.Suite{Agreement: 1, New: func(t testing.TB) worker.Backend {
+	workertest.Run(t, workertest.Suite{New: func(t testing.TB) worker.Backend {
 		cfg := mock.FreeConfig()
 		cfg.KVCells, cfg.Sequences, cfg.ContextTokens = 2048, 32, 512
 		return open(t, cfg)
