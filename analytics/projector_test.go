@@ -6,17 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"github.com/cadence-slo/cadence/analytics/clickhouse"
 	"github.com/cadence-slo/cadence/schema"
@@ -169,6 +164,7 @@ func deadLetters(t testing.TB, c *streams.Client) []string {
 }
 
 func TestProjectsBothStreams(t *testing.T) {
+	t.Parallel()
 	c, conn := streamstest.Start(t).Client(t), open(t)
 	p := newProjector(t, fast(), c, conn)
 	stop := start(t, p)
@@ -209,57 +205,8 @@ func TestProjectsBothStreams(t *testing.T) {
 	}
 }
 
-// Every field of every fixture arrives in its column, and the message as it was.
-func TestEveryFieldHasItsColumn(t *testing.T) {
-	c, conn := streamstest.Start(t).Client(t), open(t)
-	files, err := filepath.Glob("../schema/testdata/v1/event_*.json")
-	if err != nil || len(files) < len(schema.Types) {
-		t.Fatalf("%d fixtures, %v", len(files), err)
-	}
-	var bodies []string
-	for _, file := range files {
-		body, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bodies = append(bodies, strings.TrimSpace(string(body)))
-		publishRaw(t, c, "evt.fixture.0", bodies[len(bodies)-1])
-	}
-	p := newProjector(t, fast(), c, conn)
-	start(t, p)
-	caughtUp(t, p)
-	rows, err := NewQuerier(conn).Query(t.Context(), "SELECT * EXCEPT (ts), toUnixTimestamp64Nano(ts) AS time_ns FROM events ORDER BY seq", nil, testNow)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	n := 0
-	for ; rows.Next(); n++ {
-		got := map[string]any{}
-		for i, column := range rows.Columns() {
-			got[column.Name] = decodeNumber(t, rows.Values()[i])
-		}
-		if got["payload"] != bodies[n] {
-			t.Errorf("%s: payload is %v", files[n], got["payload"])
-		}
-		for name, want := range decodeNumber(t, []byte(bodies[n])).(map[string]any) {
-			switch name {
-			case "v", "resume":
-				continue // in the payload alone
-			}
-			if have, ok := got[name]; !ok && !strings.Contains(files[n], "newer") {
-				t.Errorf("%s: no column %s", files[n], name)
-			} else if ok && have != want {
-				t.Errorf("%s: %s is %v, want %v", files[n], name, have, want)
-			}
-		}
-	}
-	if rows.Err() != nil || n != len(files) {
-		t.Errorf("%d rows of %d, %v; dead letters %v", n, len(files), rows.Err(), deadLetters(t, c))
-	}
-}
-
 func TestMalformedEventsBecomeDeadLetters(t *testing.T) {
+	t.Parallel()
 	c, conn := streamstest.Start(t).Client(t), open(t)
 	publish(t, c, 4992)
 	publishRaw(t, c, "evt.received.0", `{"v":1,"type":"received","time_ns":`)
@@ -285,6 +232,7 @@ func TestMalformedEventsBecomeDeadLetters(t *testing.T) {
 
 // What Go takes and the table does not: the row is found, the others land.
 func TestRowsThatTheTableRefuses(t *testing.T) {
+	t.Parallel()
 	c, conn := streamstest.Start(t).Client(t), migrated(t)
 	exec(t, conn, "ALTER TABLE events ADD CONSTRAINT no_poison CHECK tenant != 'poison'")
 	poison := func() {
@@ -327,173 +275,10 @@ func TestRowsThatTheTableRefuses(t *testing.T) {
 	}
 }
 
-var errCrash = errors.New("crash")
-
-// A projector that dies at any point of a range leaves the next life neither a gap nor a
-// repetition. Messages alternate between months, so that a range has many inserts.
-func TestDeathAtEveryPointOfARange(t *testing.T) {
-	for _, months := range []bool{false, true} {
-		t.Run(fmt.Sprintf("months=%v", months), func(t *testing.T) {
-			c, conn := streamstest.Start(t).Client(t), open(t)
-			cfg := fast()
-			var deaths atomic.Int64
-			// A life ends after a while at the given point, without another word.
-			runLife := func(point string, after int) {
-				cfg.FlushRows = 50 + 37*after // another configuration must not cut a started range elsewhere
-				p := newProjector(t, cfg, c, conn)
-				for _, pl := range p.pipelines {
-					n := 0
-					pl.crash = func(at string) error {
-						if at != point {
-							return nil
-						}
-						if n++; n <= after {
-							return nil
-						}
-						deaths.Add(1)
-						return errCrash
-					}
-					if months {
-						pl.storedAt = func(m *jetstream.MsgMetadata) time.Time {
-							return m.Timestamp.AddDate(0, -int(m.Sequence.Stream/40%3), 0)
-						}
-					}
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				died := deaths.Load()
-				done := make(chan error, 1)
-				go func() { done <- p.pipelines[0].read(ctx, true) }()
-				if point == "" {
-					p.pipelines[0].reading.Store(true)
-					ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
-					defer stop()
-					if err := p.pipelines[0].caughtUp(ctx); err != nil {
-						t.Fatal(err)
-					}
-					cancel()
-					<-done
-					return
-				}
-				if err := <-done; !errors.Is(err, errCrash) || deaths.Load() != died+1 {
-					t.Fatalf("at %s: %v", point, err)
-				}
-			}
-			if _, err := Migrate(t.Context(), conn, quiet); err != nil {
-				t.Fatal(err)
-			}
-			for round, point := range []string{"started", "run", "inserted", "run", "started", "inserted", "inserted"} {
-				publish(t, c, 240)
-				publishRaw(t, c, "evt.received.0", "bad")
-				runLife(point, round%3)
-			}
-			runLife("", 0)
-			checkEqual(t, c, conn, streams.Events, "events", 7)
-			if n := len(deadLetters(t, c)); n != 7 {
-				t.Errorf("%d dead letters, want 7", n)
-			}
-			var partitions uint64
-			scan(t, conn, "SELECT uniqExact(partition) FROM system.parts WHERE database = currentDatabase() AND table = 'events' AND active", &partitions)
-			if (partitions > 1) != months {
-				t.Errorf("%d partitions", partitions)
-			}
-		})
-	}
-}
-
-func TestClickHouseKilledUnderLoad(t *testing.T) {
-	events := make(chan clickhouse.Event, 64)
-	engine, err := clickhouse.Supervise(t.Context(), clickhouse.DefaultOptions(t.TempDir(), quiet), func(e clickhouse.Event) { events <- e })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Stop(10 * time.Second) })
-	conn := openDSN(t, withDatabase(t, engine.DSN()))
-	c := streamstest.Start(t).Client(t)
-	p := newProjector(t, fast(), c, conn)
-	start(t, p)
-	published := make(chan struct{})
-	go func() {
-		defer close(published)
-		for range 12 {
-			publish(t, c, 1600)
-		}
-	}()
-	for range 3 {
-		rows := metric(t, p, "rows_total/events")
-		eventually(t, "progress", func() bool { return metric(t, p, "rows_total/events") > rows })
-		if err := unix.Kill(engine.PID(), unix.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		for e := range events {
-			if e.Kind == clickhouse.EventRestarted {
-				break
-			}
-		}
-	}
-	<-published
-	caughtUp(t, p)
-	checkEqual(t, c, conn, streams.Events, "events", 0)
-	if n := metric(t, p, "inserts_total/retried/events"); n == 0 {
-		t.Error("no insert met a dead engine")
-	}
-}
-
-// While ClickHouse is away, the lag shows and memory stays bounded; then all lands.
-func TestClickHouseAwayForLong(t *testing.T) {
-	o := clickhouse.DefaultOptions(t.TempDir(), quiet)
-	engine, err := clickhouse.Supervise(t.Context(), o, func(clickhouse.Event) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = engine.Stop(10 * time.Second) })
-	conn := openDSN(t, withDatabase(t, engine.DSN()))
-	c := streamstest.Start(t).Client(t)
-	p := newProjector(t, DefaultProjectorConfig(), c, conn)
-	start(t, p)
-	publish(t, c, 800)
-	caughtUp(t, p)
-	// The engine is stopped where it stands: it takes connections and answers nothing.
-	if err := unix.Kill(engine.PID(), unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Kill(engine.PID(), unix.SIGCONT) })
-	publish(t, c, 28_000)
-	stream, err := c.JetStream().Stream(t.Context(), streams.Events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	consumer, err := stream.Consumer(t.Context(), consumerName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info := consumer.CachedInfo(); info.NumAckPending > 20_000 || info.NumPending < 7_000 {
-		t.Errorf("%d delivered and not acknowledged, %d to come", info.NumAckPending, info.NumPending)
-	}
-	if err := unix.Kill(engine.PID(), unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	caughtUp(t, p)
-	checkEqual(t, c, conn, streams.Events, "events", 0)
-}
-
-func TestNATSRestart(t *testing.T) {
-	server, conn := streamstest.Start(t), open(t)
-	c := server.Client(t)
-	p := newProjector(t, fast(), c, conn)
-	start(t, p)
-	for range 3 {
-		publish(t, c, 2000)
-		server.Restart(t)
-	}
-	publish(t, c, 800)
-	caughtUp(t, p)
-	checkEqual(t, c, conn, streams.Events, "events", 0)
-}
-
 // A stream that was made again has the sequences of the old one and other messages; a
 // purged one goes on.
 func TestStreamPurgedAndMadeAgain(t *testing.T) {
+	t.Parallel()
 	c, conn := streamstest.Start(t).Client(t), open(t)
 	p := newProjector(t, fast(), c, conn)
 	start(t, p)
@@ -526,6 +311,7 @@ func TestStreamPurgedAndMadeAgain(t *testing.T) {
 }
 
 func TestSecondProjectorTakesOver(t *testing.T) {
+	t.Parallel()
 	c, conn := streamstest.Start(t).Client(t), open(t)
 	first := newProjector(t, fast(), c, conn)
 	stopFirst := start(t, first)
@@ -545,6 +331,7 @@ func TestSecondProjectorTakesOver(t *testing.T) {
 }
 
 func TestStopLandsWhatHasGathered(t *testing.T) {
+	t.Parallel()
 	c, conn := streamstest.Start(t).Client(t), open(t)
 	cfg := DefaultProjectorConfig()
 	cfg.FlushInterval = time.Minute
@@ -573,10 +360,48 @@ func TestStopLandsWhatHasGathered(t *testing.T) {
 	if rows == 0 {
 		t.Error("nothing landed at the stop")
 	}
-	again := newProjector(t, fast(), c, conn)
-	start(t, again)
-	caughtUp(t, again)
-	checkEqual(t, c, conn, streams.Events, "events", 0)
+	for range 2 { // the second life finds nothing to do
+		again := newProjector(t, fast(), c, conn)
+		stop := start(t, again)
+		caughtUp(t, again)
+		checkEqual(t, c, conn, streams.Events, "events", 0)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server of its own may be reached by the native protocol, which sends columns as the
+// table has them.
+func TestProjectsOverTheNativeProtocol(t *testing.T) {
+	t.Parallel()
+	o := clickhouse.DefaultOptions(t.TempDir(), quiet)
+	o.NativeTCP = true
+	engine, err := clickhouse.Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = engine.Stop(10 * time.Second) })
+	native := strings.NewReplacer("http://", "clickhouse://", engine.Addr(), engine.NativeAddr()).Replace(engine.DSN())
+	conn := openDSN(t, withDatabase(t, native))
+	c := streamstest.Start(t).Client(t)
+	publish(t, c, 800)
+	publishRaw(t, c, "evt.received.0", "bad")
+	if err := c.PublishStep(&schema.Step{Worker: "w1", Time: 1, Duration: 1}); err != nil {
+		t.Fatal(err)
+	}
+	p := newProjector(t, fast(), c, conn)
+	start(t, p)
+	caughtUp(t, p)
+	checkEqual(t, c, conn, streams.Events, "events", 1)
+	var finished uint64
+	scan(t, conn, "SELECT count() FROM requests WHERE outcome = 'finished' AND model = 'm'", &finished)
+	if finished != 100 {
+		t.Errorf("%d requests finished, want 100", finished)
+	}
+	if _, err := NewQuerier(conn).Query(t.Context(), "SELECT 1", nil, testNow); !errors.Is(err, ch.ErrFormatNativeUnsupported) {
+		t.Errorf("querier on the native protocol: %v", err)
+	}
 }
 
 // metric returns a metric of the projector by its name without prefix and its labels'
@@ -607,6 +432,7 @@ func metric(t testing.TB, p *Projector, name string) float64 {
 // A session in a zone with a half-hour summer time stores the same times. The clock there
 // went back at 15:00 UTC.
 func TestSessionInAnotherZone(t *testing.T) {
+	t.Parallel()
 	c, conn := streamstest.Start(t).Client(t), migrated(t)
 	o, err := ch.ParseDSN(withDatabase(t, shared.DSN()))
 	if err != nil {

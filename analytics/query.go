@@ -35,7 +35,9 @@ const rowFormat = "JSONCompactEachRowWithNamesAndTypes"
 
 // Querier runs statements that read. Whether one does is for the server to say: each
 // runs with readonly = 1, which also refuses to change any setting, to read files or
-// URLs, and to create temporary tables. It is safe for concurrent use.
+// URLs, and to create temporary tables. What it does not refuse is to end other queries
+// of the same user: the embedded engine gives readers a user of their own, and so should
+// an operator. It is safe for concurrent use.
 type Querier struct {
 	conn ch.Conn
 
