@@ -67,18 +67,23 @@ func poke(ch chan struct{}) {
 func (b *book) offer(l *life, d *schema.Dispatch, now time.Duration, bad func(item int, err error)) *schema.DispatchReply {
 	reply := &schema.DispatchReply{Worker: l.id, Verdicts: make([]schema.Verdict, len(d.Items))}
 	runs := make([]*run, len(d.Items))
-	if d.Pool == b.pool {
-		for i := range d.Items {
-			r, err := newRun(&d.Items[i], b.pool, b.vocab, &b.plan)
-			if err != nil {
-				bad(i, err)
-				continue
-			}
-			r.life, r.arrived, runs[i] = l, now, r
+	for i := range d.Items {
+		r, err := newRun(&d.Items[i], b.pool, b.vocab, &b.plan)
+		if err != nil {
+			bad(i, err)
+			continue
 		}
+		r.life, r.arrived, runs[i] = l, now, r
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if d.Pool != b.pool { // its epochs are not those of this pool
+		for i := range reply.Verdicts {
+			reply.Verdicts[i] = schema.VerdictInvalid
+		}
+		reply.Epoch = b.epoch
+		return reply
+	}
 	stale := d.Epoch < b.epoch
 	b.epoch = max(b.epoch, d.Epoch)
 	reply.Epoch = b.epoch

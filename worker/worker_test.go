@@ -126,10 +126,16 @@ func TestVerdicts(t *testing.T) {
 	if v := r.dispatch(8, item(t, one, 1)); v[0] != schema.VerdictDuplicate {
 		t.Errorf("same attempt: %s", v[0])
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	reply, err := r.client.Dispatch(ctx, r.w.ID(), &schema.Dispatch{Pool: "q", Epoch: 1 << 40, Items: []schema.DispatchItem{item(t, newRequest(t, []int32{1}, 1), 1)}})
+	if err != nil || reply.Verdicts[0] != schema.VerdictInvalid || reply.Epoch != 8 { // and its epoch fences nobody here
+		t.Errorf("a scheduler of another pool: %+v, %v", reply, err)
+	}
 	foreign := newRequest(t, []int32{1}, 1)
 	foreign.Pool = "q"
 	for name, it := range map[string]schema.DispatchItem{
-		"not JSON":               {Attempt: 1, Request: []byte(`[1,2`)[:3:3]},
+		"not a request":          {Attempt: 1, Request: []byte(`"text"`)},
 		"a rule broken":          {Attempt: 1, Request: []byte(`{"v":1,"request_id":"x"}`)},
 		"newer version":          {Attempt: 1, Request: []byte(`{"v":99}`)},
 		"another pool":           item(t, foreign, 1),
@@ -137,9 +143,6 @@ func TestVerdicts(t *testing.T) {
 		"resume outside":         item(t, newRequest(t, []int32{1}, 9), 2, int32(mock.Vocab)),
 		"longer than the cache":  item(t, newRequest(t, make([]int32, 512), 1), 1),
 	} {
-		if name == "not JSON" {
-			it.Request = []byte(`"text"`)
-		}
 		if v := r.dispatch(8, it, item(t, one, 1)); v[0] != schema.VerdictInvalid || v[1] != schema.VerdictDuplicate {
 			t.Errorf("%s: %v", name, v)
 		}

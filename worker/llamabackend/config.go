@@ -12,18 +12,18 @@ var ErrConfig = errors.New("llamabackend: invalid configuration")
 
 // Config says which model to serve, and how.
 type Config struct {
-	Path        string `help:"GGUF file of the model" type:"path"`
-	Model       string `help:"name that requests ask for; empty: the one in the file"`
-	BackendDir  string `help:"folder with ggml backends (libggml-*.so), of a GPU for instance" type:"path"`
-	GPULayers   int    `help:"layers to put on the GPU, where there is one" default:"0"`
-	Context     int    `help:"longest prompt and output together, in tokens; 0: what the model was trained for" default:"0"`
-	Cells       int    `help:"KV cells, one for each token of all sequences together" default:"8192"`
-	Sequences   int    `help:"sequence ids (1 to 256): requests that the engine can hold at once" default:"32"`
-	BatchTokens int    `help:"most tokens computed in one step" default:"512"`
-	Threads     int    `help:"threads of a step; more than there are idle cores makes it slower by orders of magnitude" default:"1"`
+	Path        string // GGUF file of the model
+	Model       string // name that requests ask for; empty: the one in the file
+	BackendDir  string // folder with ggml backends (libggml-*.so), of a GPU for instance; empty: those linked in
+	GPULayers   int    // layers to put on the GPU, where there is one
+	Context     int    // longest prompt and output together, in tokens; 0: what the model was trained for
+	Cells       int    // KV cells, one for each token of all sequences together
+	Sequences   int    // sequence ids: requests that the engine can hold at once, in [1, 256]
+	BatchTokens int    // most tokens computed in one step
+	Threads     int    // of a step; more than there are idle cores makes it slower by orders of magnitude
 }
 
-// DefaultConfig returns the defaults of the flags, without a model.
+// DefaultConfig suits a small model, which is still to be named: 8,192 cells, 32 sequences, one thread.
 func DefaultConfig() Config {
 	return Config{Cells: 8192, Sequences: 32, BatchTokens: 512, Threads: 1}
 }

@@ -34,9 +34,9 @@ type Config struct {
 
 	// FailStep, if not nil, is asked before each step (or part of one that is tried again) and makes it fail. It may
 	// also hold the step up.
-	FailStep func(b *batch.Batch) error `kong:"-"`
+	FailStep func(b *batch.Batch) error
 	// FailRow, if not nil, is asked for each token, with its position in prompt + output, and makes that row fail.
-	FailRow func(request schema.RequestID, pos int32) error `kong:"-"`
+	FailRow func(request schema.RequestID, pos int32) error
 }
 
 // DefaultConfig is an engine with the speed of a small model on two cores: 4,000 tokens/s of prefill, steps of 10 to 26
