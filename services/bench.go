@@ -3,7 +3,6 @@ package services
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/cadence-slo/cadence/bench/overhead"
 )
@@ -29,11 +28,7 @@ var ErrTarget = errors.New("a target was missed")
 
 // Run implements the command.
 func (c *OverheadCmd) Run(ctx context.Context, g *Globals) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	c.Options.Executable, c.Options.Log = exe, g.Log
+	c.Options.Log = g.Log
 	report, err := overhead.Run(ctx, c.Options)
 	if err != nil {
 		return err

@@ -68,6 +68,7 @@ func Main(args []string, version string, out, errOut io.Writer) int {
 	// What no flag sets: each life of a scheduler writes under a name of its own.
 	cli.Scheduler.Name = "scheduler-" + strings.ToLower(rand.Text()[:12])
 	cli.Up.Scheduler.Name = cli.Scheduler.Name
+	cli.Bench.Overhead.Executable, cli.Bench.Overhead.Log = executable(), slog.New(slog.DiscardHandler)
 	exited := -1
 	k, err := parser(&cli, out, errOut, func(code int) { exited = code })
 	if err != nil {
@@ -99,6 +100,15 @@ func Main(args []string, version string, out, errOut io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// executable is this program's path, or its name if that cannot be told.
+func executable() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return exe
 }
 
 func newLogger(w io.Writer, format string, level slog.Level) *slog.Logger {

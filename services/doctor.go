@@ -47,7 +47,7 @@ var ErrDoctor = errors.New("some checks failed")
 func (c *DoctorCmd) Run(ctx context.Context, g *Globals) error {
 	findings := []finding{
 		{"version", "ok", fmt.Sprintf("cadence %s, %s %s/%s, %d CPUs", g.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), ""},
-		checkEngine(),
+		checkEngine(g),
 		checkPort(c.Listen),
 		checkDir("data directory", c.DataDir, 10<<30),
 		checkModel(ctx, c.ModelFlags),
@@ -77,12 +77,16 @@ func (c *DoctorCmd) Run(ctx context.Context, g *Globals) error {
 	return nil
 }
 
-func checkEngine() finding {
+func checkEngine(g *Globals) finding {
 	const name = "llama.cpp"
 	if !llama.Built {
 		return finding{name, "warn", "this binary has only the mock engine", "run `make build` and use bin/cadence"}
 	}
-	info, err := llama.SystemInfo()
+	err := llama.Init(g.Log, "")
+	info := ""
+	if err == nil {
+		info, err = llama.SystemInfo()
+	}
 	if err != nil {
 		return finding{name, "fail", err.Error(), ""}
 	}
