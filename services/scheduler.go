@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/scheduler"
+	"github.com/cadence-slo/cadence/scheduler/lease"
 	"github.com/cadence-slo/cadence/streams"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -18,14 +19,11 @@ func schedulerComponent(g *Globals, cfg scheduler.Config, d dialer, registry pro
 			return err
 		}
 		defer client.Close()
-		s, err := scheduler.New(cfg, client, g.Log, registry)
+		s, err := scheduler.New(cfg, client, lease.Sole{}, registry, g.Log)
 		if err != nil {
 			return err
 		}
-		up, stop := context.WithCancel(ctx)
-		defer stop()
-		go waitUntil(up, s.Ready, ready)
-		return s.Run(ctx)
+		return s.Run(ctx, ready)
 	}}
 }
 
