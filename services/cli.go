@@ -2,7 +2,6 @@ package services
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -65,9 +64,6 @@ func parser(cli *CLI, out, errOut io.Writer, exit func(int)) (*kong.Kong, error)
 // Main parses arguments, runs the command until it ends or the process is told to stop, and returns the exit status.
 func Main(args []string, version string, out, errOut io.Writer) int {
 	var cli CLI
-	// What no flag sets: each life of a scheduler writes under a name of its own.
-	cli.Scheduler.Name = "scheduler-" + strings.ToLower(rand.Text()[:12])
-	cli.Up.Scheduler.Name = cli.Scheduler.Name
 	cli.Bench.Overhead.Executable, cli.Bench.Overhead.Log = executable(), slog.New(slog.DiscardHandler)
 	exited := -1
 	k, err := parser(&cli, out, errOut, func(code int) { exited = code })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
 	"github.com/cadence-slo/cadence/schema"
@@ -57,7 +58,7 @@ func TestConcurrentStreamsAreIndependent(t *testing.T) {
 func TestConcurrentStreamsOnLlama(t *testing.T) {
 	const n, tokens = 32, 32
 	s := startUp(t, "--backend", "llama", "--model", "synth:tiny", "--sequences", fmt.Sprint(n))
-	c, sc, model := s.client(), s.streamsClient(), s.model()
+	c, log, model := s.client(), s.log(), s.model()
 	requests := make([]*load.Request, n)
 	for i := range requests {
 		body, err := json.Marshal(map[string]any{
@@ -75,10 +76,8 @@ func TestConcurrentStreamsOnLlama(t *testing.T) {
 	}
 	together := all(t.Context(), c, requests)
 	ingress := map[string]schema.IngressID{}
-	events, err := readEvents(sc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var events []*schema.Stored
+	eventually(t, 10*time.Second, "events", func() (err error) { events, err = log.read(); return err })
 	for _, e := range events {
 		if e.Type == schema.Received {
 			ingress[string(e.Request)] = e.Ingress
@@ -91,7 +90,7 @@ func TestConcurrentStreamsOnLlama(t *testing.T) {
 				t.Fatalf("%d: %+v", i, r)
 			}
 		}
-		a, b := tokensOf(t, sc, ingress, alone[i]), tokensOf(t, sc, ingress, together[i])
+		a, b := tokensOf(t, log.c, ingress, alone[i]), tokensOf(t, log.c, ingress, together[i])
 		for k := range a {
 			compared++
 			if a[k] != b[k] {

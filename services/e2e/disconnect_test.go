@@ -70,7 +70,7 @@ func TestResume(t *testing.T) {
 // waiting in the worker, or not dispatched at all.
 func TestDisconnectFreesPages(t *testing.T) {
 	d := deploy(t, []string{"worker-a"}, "--backend", "mock", "--mock-step", "20ms", "--mock-prefill-rate", "0", "--sequences", "2")
-	c, sc := d.client(), d.streamsClient()
+	c, log := d.client(), d.log()
 	page := d.metricsURL("worker-a")
 	pages := func() (float64, error) { return metric(page, "cadence_worker_kv_reserved_pages") }
 	long := makeJobs(5, 1000, 1000)
@@ -109,7 +109,7 @@ func TestDisconnectFreesPages(t *testing.T) {
 	})
 	t.Logf("free after %v", time.Since(gone).Round(time.Millisecond))
 	eventually(t, 10*time.Second, "one end each", func() error {
-		events, err := readEvents(sc)
+		events, err := log.read()
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func TestDisconnectFreesPages(t *testing.T) {
 		}
 		return nil
 	})
-	if events, err := readEvents(sc); err != nil || !slices.ContainsFunc(records, func(r *load.Record) bool {
+	if events, err := log.read(); err != nil || !slices.ContainsFunc(records, func(r *load.Record) bool {
 		return lifeOf(events, schema.RequestID(r.RequestID)).attempts == 0
 	}) {
 		t.Errorf("every request was dispatched, none was cancelled in the queue: %v", err)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/cadence-slo/cadence/bench/load"
 	"github.com/cadence-slo/cadence/bench/process"
-	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/streams"
 )
 
@@ -217,48 +216,6 @@ func (s *site) streamsClient() *streams.Client {
 	}
 	s.t.Cleanup(c.Close)
 	return c
-}
-
-// readEvents returns every event that the stream holds now, in order.
-func readEvents(c *streams.Client) ([]*schema.Stored, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	var all []*schema.Stored
-	var bad error
-	end := make(chan struct{})
-	ended := false
-	finish := func() {
-		if !ended {
-			ended = true
-			close(end)
-		}
-	}
-	tail, pending, err := c.TailEvents(ctx, 0, nil, func(e *schema.Stored, waiting uint64) {
-		if ended {
-			return
-		}
-		all = append(all, e)
-		if waiting == 0 {
-			finish()
-		}
-	}, func(seq uint64, body []byte, err error) {
-		bad = fmt.Errorf("event %d cannot be read: %w: %s", seq, err, body)
-		finish()
-	})
-	if err != nil {
-		return nil, err
-	}
-	if pending > 0 {
-		select {
-		case <-end:
-		case <-ctx.Done():
-		}
-	}
-	tail.Stop()
-	if bad != nil {
-		return nil, bad
-	}
-	return all, ctx.Err()
 }
 
 // query runs SQL with `cadence query` and returns its rows.

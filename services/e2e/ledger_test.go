@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -23,7 +22,7 @@ func TestLedger(t *testing.T) {
 	const n, rate = 1000, 40
 	rounds := fromEnv(t, "CADENCE_TEST_LEDGER_ROUNDS", 1)
 	d := deploy(t, []string{"worker-a", "worker-b"}, "--backend", "mock", "--mock-step", "4ms", "--mock-step-per-seq", "50us", "--mock-prefill-rate", "50000", "--sequences", "16")
-	c, sc := d.client(), d.streamsClient()
+	c, log := d.client(), d.log()
 	var ledger []*load.Record
 	var jobs []job
 	for round := range rounds {
@@ -31,10 +30,10 @@ func TestLedger(t *testing.T) {
 		rand.New(rand.NewPCG(uint64(round), 1)).Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 		records, asked := killUnderLoad(t, d, c, round, n, rate, victims)
 		ledger, jobs = append(ledger, records...), append(jobs, asked...)
-		quiet(t, sc)
+		quiet(t, log)
 	}
-	events := quiet(t, sc)
-	usage, err := sc.Usage(t.Context(), streams.Events)
+	events := quiet(t, log)
+	usage, err := log.c.Usage(t.Context(), streams.Events)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +42,7 @@ func TestLedger(t *testing.T) {
 	}
 	eventually(t, time.Minute, "ClickHouse has the stream", func() error { return d.compareRows(events) })
 	settle(t, ledger, jobs, events)
-	if letters, err := sc.Usage(t.Context(), streams.DeadLetters); err != nil || letters.Messages > 0 {
+	if letters, err := log.c.Usage(t.Context(), streams.DeadLetters); err != nil || letters.Messages > 0 {
 		t.Errorf("%d dead letters, %v", letters.Messages, err)
 	}
 	d.stop()
@@ -117,22 +116,12 @@ func every(n int, distance time.Duration) func(func(time.Duration) bool) {
 }
 
 // quiet waits until the fold of the event log has nothing in flight and the log stands still, and returns the log.
-func quiet(t *testing.T, c *streams.Client) (events []*schema.Stored) {
+func quiet(t *testing.T, log *eventLog) (events []*schema.Stored) {
 	t.Helper()
 	var last uint64
 	var since time.Time
-	eventually(t, 90*time.Second, "nothing in flight", func() error {
-		u, err := c.Usage(context.Background(), streams.Events)
-		if err != nil {
-			return err
-		}
-		if u.LastSeq != last {
-			last, since = u.LastSeq, time.Now()
-		}
-		if still := time.Since(since); still < time.Second {
-			return fmt.Errorf("the log grew %v ago", still)
-		}
-		if events, err = readEvents(c); err != nil {
+	eventually(t, 90*time.Second, "nothing in flight", func() (err error) {
+		if events, err = log.read(); err != nil {
 			return err
 		}
 		state := schema.NewState()
@@ -140,11 +129,13 @@ func quiet(t *testing.T, c *streams.Client) (events []*schema.Stored) {
 			state.Apply(e)
 		}
 		if state.Seq != last {
-			last = 0
-			return fmt.Errorf("the log grew")
+			last, since = state.Seq, time.Now()
 		}
 		for _, r := range state.Requests {
 			return fmt.Errorf("%d requests in flight, such as %+v", len(state.Requests), *r)
+		}
+		if still := time.Since(since); still < time.Second {
+			return fmt.Errorf("the log grew %v ago", still)
 		}
 		return nil
 	})

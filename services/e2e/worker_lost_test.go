@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
 	"github.com/cadence-slo/cadence/schema"
@@ -37,7 +38,7 @@ func workersLost(t *testing.T, rounds int, engine []string, want func(j job, spl
 	const n = 12
 	workers := []string{"worker-a", "worker-b"}
 	d := deploy(t, workers, engine...)
-	c, sc := d.client(), d.streamsClient()
+	c, log := d.client(), d.log()
 	spliced := 0
 	for round := range rounds {
 		jobs := makeJobs(n, 80, 100)
@@ -56,10 +57,18 @@ func workersLost(t *testing.T, rounds int, engine []string, want func(j job, spl
 		victim := workers[round%len(workers)]
 		d.kill(victim)
 		records := <-done
-		events, err := readEvents(sc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var events []*schema.Stored // the last of a request comes after its client's last byte
+		eventually(t, 10*time.Second, "events", func() (err error) {
+			if events, err = log.read(); err != nil {
+				return err
+			}
+			for _, r := range records {
+				if l := lifeOf(events, schema.RequestID(r.RequestID)); len(l.terminals) == 0 {
+					return fmt.Errorf("%s has not ended", r.ClientID)
+				}
+			}
+			return nil
+		})
 		for i, r := range records {
 			if err := jobs[i].complete(r); err != nil {
 				t.Errorf("round %d, %d: %v", round, i, err)
@@ -79,7 +88,7 @@ func workersLost(t *testing.T, rounds int, engine []string, want func(j job, spl
 			if got, want := r.Text, want(jobs[i], splice); got != want {
 				t.Errorf("round %d, %d, after %d tokens: %s", round, i, splice, firstDifference(got, want))
 			}
-			if stored, err := l.text(t, sc); err != nil || stored != r.Text {
+			if stored, err := l.text(t, log.c); err != nil || stored != r.Text {
 				t.Errorf("round %d, %d: TOKENS tell another answer: %v: %s", round, i, err, firstDifference(stored, r.Text))
 			}
 		}
