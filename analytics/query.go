@@ -179,7 +179,7 @@ func (r *Rows) readHeader() error {
 	var names, types []string
 	for _, header := range []*[]string{&names, &types} {
 		line, err := r.line()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil // a statement without a result
 		}
 		if err != nil {
@@ -224,7 +224,7 @@ func (r *Rows) Next() bool {
 	}
 	line, err := r.line()
 	if err != nil {
-		if err != io.EOF {
+		if !errors.Is(err, io.EOF) {
 			r.err = err
 		}
 		return false
@@ -233,7 +233,7 @@ func (r *Rows) Next() bool {
 	if err := json.Unmarshal(line, &r.values); err != nil {
 		r.err = fmt.Errorf("analytics: result row %.100q: %w", line, err)
 		// A failure in mid-stream cuts the rows off with a line end; the reason follows.
-		if _, why := io.CopyN(io.Discard, r.reader, 1<<20); why != nil && why != io.EOF {
+		if _, why := io.CopyN(io.Discard, r.reader, 1<<20); why != nil && !errors.Is(why, io.EOF) {
 			r.err = queryError(why)
 		}
 		return false

@@ -40,10 +40,10 @@ func (t *transcript) gap() bool { return len(t.held) > 0 }
 // add takes a chunk, and those held that follow from it.
 func (t *transcript) add(c *schema.Chunk) fate {
 	f := t.one(c)
-	switch {
-	case f == ahead:
+	switch f {
+	case ahead:
 		t.hold(c)
-	case f == taken:
+	case taken:
 		for len(t.held) > 0 && !t.ended() && t.one(t.held[0]) != ahead {
 			t.held = slices.Delete(t.held, 0, 1)
 		}

@@ -51,7 +51,7 @@ type DispatchReply struct {
 	Epoch uint64 `json:"epoch"`
 }
 
-// Cancel, on cancel.<request>, asks whoever runs the request to stop it at the next step. The durable wish is the
+// Cancel asks, on cancel.<request>, whoever runs the request to stop it at the next step. The durable wish is the
 // cancel_requested event; this message only makes it quick.
 type Cancel struct {
 	V       int          `json:"v"`
@@ -59,7 +59,7 @@ type Cancel struct {
 	Reason  CancelReason `json:"reason"`
 }
 
-// Seal, by request-reply on seal.<ingress>, asks the owning ingress to drop every later token of attempts up to
+// Seal asks, by request-reply on seal.<ingress>, the owning ingress to drop every later token of attempts up to
 // Attempt, and to say what it has relayed. Asking again gives the same answer.
 type Seal struct {
 	V       int       `json:"v"`

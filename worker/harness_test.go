@@ -44,7 +44,6 @@ type rig struct {
 	chunks map[schema.RequestID][]*schema.Chunk
 	events []schema.Event
 	states []schema.WorkerState
-	steps  int
 }
 
 type setting func(*worker.Config, *mock.Config)

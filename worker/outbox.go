@@ -86,9 +86,9 @@ type publisher struct {
 func (p *publisher) run() {
 	var runs []*run
 	var steps []schema.Step
-	for more := true; ; {
-		runs, steps, more = p.out.swap(runs, steps)
-		if !more {
+	for {
+		var more bool
+		if runs, steps, more = p.out.swap(runs, steps); !more {
 			return
 		}
 		if len(runs) == 0 && len(steps) == 0 {

@@ -235,10 +235,10 @@ func (in *installer) copy(ctx context.Context, stage Stage, dst io.Writer, src i
 		n, err := io.CopyN(dst, src, step)
 		done += n
 		switch {
-		case err == io.EOF && done == total:
+		case errors.Is(err, io.EOF) && done == total:
 			in.report(stage, done, total)
 			return nil
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return fmt.Errorf("%w: %s: %d of %d bytes: %w", ErrInstall, stage, done, total, io.ErrUnexpectedEOF)
 		case err != nil:
 			return fmt.Errorf("%w: %s: %w", ErrInstall, stage, err)

@@ -6,7 +6,7 @@ import (
 )
 
 func TestCutRuns(t *testing.T) {
-	long := func(s string, n int) string { return strings.Repeat(s, n) }
+	long := strings.Repeat
 	for name, c := range map[string]struct {
 		text   string
 		pieces int

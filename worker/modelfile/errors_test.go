@@ -78,7 +78,7 @@ func TestPullErrors(t *testing.T) {
 				c.change(&r)
 			}
 			result, err := Pull(t.Context(), r)
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "/models/test.gguf") && c.want != ErrDiskFull {
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "/models/test.gguf") && !errors.Is(c.want, ErrDiskFull) {
 				t.Errorf("error %v, want %v with %q", err, c.want, c.says)
 			}
 			if err != nil && strings.Contains(err.Error(), "secret") {

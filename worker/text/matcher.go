@@ -17,7 +17,8 @@ func (m *matcher) reset(stops []string) {
 	}
 	for i, stop := range stops {
 		m.state = append(m.state, 0)
-		f := append(m.fail[i][:0], 0)
+		f := m.fail[i][:0]
+		f = append(f, 0)
 		for k, j := 1, int32(0); k < len(stop); k++ {
 			for j > 0 && stop[k] != stop[j] {
 				j = f[j-1]
