@@ -19,12 +19,10 @@ type metrics struct {
 	wait, dispatch, appendTime, group    prometheus.Histogram
 	attempts                             prometheus.Histogram
 	verdicts, unanswered, ended, seals   *prometheus.CounterVec
-
-	known map[schema.WorkerID]bool // with gauges
 }
 
 func newMetrics(pool string, reg prometheus.Registerer) (*metrics, error) {
-	m := &metrics{reg: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, reg), known: map[schema.WorkerID]bool{}}
+	m := &metrics{reg: prometheus.WrapRegistererWith(prometheus.Labels{"pool": pool}, reg)}
 	gauge := func(name, help string) prometheus.Gauge {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "cadence", Subsystem: "scheduler", Name: name, Help: help})
 		m.all = append(m.all, g)
@@ -83,7 +81,6 @@ func (m *metrics) observe(s core.Stats) {
 	m.oldest.Set(s.Oldest.Seconds())
 	m.live.Set(float64(s.Live))
 	for _, w := range s.Workers {
-		m.known[w.Worker] = true
 		m.inFlight.WithLabelValues(string(w.Worker)).Set(float64(w.InFlight))
 		m.slots.WithLabelValues(string(w.Worker)).Set(float64(w.Slots))
 		m.pagesUsed.WithLabelValues(string(w.Worker)).Set(float64(w.Pages))
@@ -93,7 +90,6 @@ func (m *metrics) observe(s core.Stats) {
 
 // forget drops the gauges of a worker whose life has ended.
 func (m *metrics) forget(id schema.WorkerID) {
-	delete(m.known, id)
 	for _, g := range []*prometheus.GaugeVec{m.inFlight, m.slots, m.pagesUsed, m.pagesAll} {
 		g.DeleteLabelValues(string(id))
 	}

@@ -151,6 +151,26 @@ type running struct {
 	stop   context.CancelFunc
 	result chan error
 	client *streams.Client
+	reg    *prometheus.Registry
+}
+
+// ended returns how many requests the metrics say ended by a type of event.
+func (s *running) ended(t *testing.T, typ schema.Type) (n float64) {
+	t.Helper()
+	families, err := s.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "cadence_scheduler_requests_ended_total" && l.GetName() == "type" && l.GetValue() == string(typ) {
+					n += m.GetCounter().GetValue()
+				}
+			}
+		}
+	}
+	return n
 }
 
 func config() scheduler.Config {
@@ -171,7 +191,8 @@ func impatient() scheduler.Config {
 func (r *rig) schedule(cfg scheduler.Config, prepare func(*scheduler.Scheduler)) *running {
 	r.t.Helper()
 	client := r.server.Client(r.t)
-	s, err := scheduler.New(cfg, client, lease.Sole{}, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	reg := prometheus.NewRegistry()
+	s, err := scheduler.New(cfg, client, lease.Sole{}, reg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -179,13 +200,16 @@ func (r *rig) schedule(cfg scheduler.Config, prepare func(*scheduler.Scheduler))
 		prepare(s)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	run := &running{Scheduler: s, stop: stop, result: make(chan error, 1), client: client}
+	run := &running{Scheduler: s, stop: stop, result: make(chan error, 1), client: client, reg: reg}
 	ready := make(chan struct{})
 	go func() { run.result <- s.Run(ctx, func() { close(ready) }) }()
 	r.t.Cleanup(func() {
 		stop()
 		select {
-		case <-run.result:
+		case err := <-run.result:
+			if err != nil && !errors.Is(err, scheduler.ErrDeposed) && client.Connected() { // not killed
+				r.t.Error(err)
+			}
 		case <-time.After(patience):
 			r.t.Error("scheduler did not stop")
 		}
@@ -234,6 +258,18 @@ func waitFor(t *testing.T, done <-chan struct{}) {
 	case <-done:
 	case <-time.After(patience):
 		t.Fatalf("not within %v", patience)
+	}
+}
+
+// eventually asks again and again: for what no event announces.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(limit) {
+			t.Fatalf("%s: not within %v", what, patience)
+		}
 	}
 }
 

@@ -46,8 +46,12 @@ func TestEveryRequestIsServed(t *testing.T) {
 	if len(used) != 2 {
 		t.Errorf("served by %v, want both workers", used)
 	}
+	eventually(t, "the metrics count every request", func() bool { return s.ended(t, schema.Finished) == float64(len(ids)) })
 	if err := s.halt(t); err != nil {
 		t.Errorf("stopped: %v", err)
+	}
+	if n := s.ended(t, schema.Finished); n != 0 {
+		t.Errorf("metrics are left behind after the end")
 	}
 	if s.Ready() {
 		t.Error("ready after the end")

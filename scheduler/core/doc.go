@@ -21,7 +21,7 @@
 //	            │                                         └─silent─┘     worker_down seen  │
 //	            └─(relayed so far, attempt + 1)─ sealing ◄─────────────────┴───────────────┘
 //
-//	waiting, due, sealing ─(cancel, timeout, finish found)─► ending ─(our event stored)─► ended
+//	waiting, binding, due, sealing ─(cancel, timeout, finish found)─► ending ─(our event stored)─► ended
 //	sending, sealing ─(unreadable, attempts used up)─► burying ─(dead letter stored)─► ending
 //
 // Who may end a request: while a worker may have it (sending and running, or due again after silence), only that

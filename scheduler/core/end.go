@@ -2,7 +2,6 @@ package core
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cadence-slo/cadence/schema"
@@ -223,14 +222,4 @@ func (c *Core) Stats(now int64) Stats {
 		s.Workers = append(s.Workers, WorkerStats{w.id, len(w.reqs), w.slots, w.pages, w.kvPages})
 	}
 	return s
-}
-
-// Live returns the ids of all requests in hand, sorted: for tests and tools.
-func (c *Core) Live() []schema.RequestID {
-	ids := make([]schema.RequestID, 0, len(c.requests))
-	for id := range c.requests {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }

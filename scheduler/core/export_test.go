@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/cadence-slo/cadence/schema"
 )
@@ -89,4 +90,14 @@ func (c *Core) Check() error {
 		}
 	}
 	return nil
+}
+
+// Live returns the ids of all requests in hand, sorted.
+func (c *Core) Live() []schema.RequestID {
+	ids := make([]schema.RequestID, 0, len(c.requests))
+	for id := range c.requests {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
 }

@@ -115,9 +115,6 @@ func (c *Core) Ready(now int64) Ready {
 // takes it should pause.
 func (c *Core) Backlog() int { return len(c.out.gathering) }
 
-// Appending reports whether an append is in flight.
-func (c *Core) Appending() bool { return len(c.out.flying) > 0 }
-
 // reset empties a Ready and keeps its memory.
 func (rd Ready) reset() Ready {
 	clear(rd.DeadLetters)

@@ -73,7 +73,6 @@ type script struct {
 	verb    string
 	names   []string
 	options map[string]string
-	unread  []string // options that no command asked for
 }
 
 func replay(t *testing.T, text string) string {
