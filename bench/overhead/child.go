@@ -36,7 +36,7 @@ func startChild(ctx context.Context, o *Options, dir string) (*child, error) {
 		if c.pprof, err = freeAddr(); err != nil {
 			return nil, err
 		}
-		args = append(args, "--pprof", c.pprof)
+		args = append(args, "--metrics-listen", c.pprof, "--pprof")
 	}
 	if c.p, err = process.Start(process.Options{Name: "cadence up", Path: o.Executable, Args: append(args, o.UpArgs...)}); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -41,6 +42,7 @@ func TestLedger(t *testing.T) {
 		t.Fatalf("read %d events, [%d, %d]; the stream has %+v", len(events), events[0].Seq, events[len(events)-1].Seq, usage)
 	}
 	eventually(t, time.Minute, "ClickHouse has the stream", func() error { return d.compareRows(events) })
+	everyStored(t, log, events)
 	settle(t, ledger, jobs, events)
 	if letters, err := log.c.Usage(t.Context(), streams.DeadLetters); err != nil || letters.Messages > 0 {
 		t.Errorf("%d dead letters, %v", letters.Messages, err)
@@ -128,6 +130,7 @@ func quiet(t *testing.T, log *eventLog) (events []*schema.Stored) {
 		for _, e := range events {
 			state.Apply(e)
 		}
+		state.ForgetOrphans(math.MaxInt64) // wishes to cancel what was never stored: everyStored looks at what was
 		if state.Seq != last {
 			last, since = state.Seq, time.Now()
 		}
@@ -140,6 +143,33 @@ func quiet(t *testing.T, log *eventLog) (events []*schema.Stored) {
 		return nil
 	})
 	return events
+}
+
+// everyStored checks that each request in REQUESTS was accepted once and has one end.
+func everyStored(t *testing.T, log *eventLog, events []*schema.Stored) {
+	t.Helper()
+	accepted, ended := map[schema.RequestID]int{}, map[schema.RequestID]int{}
+	lost := map[schema.WorkerID]bool{}
+	for _, e := range events {
+		switch {
+		case e.Type == schema.WorkerDown:
+			lost[e.Worker] = true
+		case e.Type == schema.Accepted:
+			accepted[e.Request]++
+		case e.Type.Terminal() && !lost[e.Worker]: // a lost worker's late word does not count
+			ended[e.Request]++
+		}
+	}
+	requests, err := log.requests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range requests {
+		if accepted[id] != 1 || ended[id] != 1 {
+			t.Errorf("%s was stored once, accepted %d times and has ended %d times: %s", id, accepted[id], ended[id], story(events, id))
+		}
+	}
+	t.Logf("%d requests were stored, %d events", len(requests), len(events))
 }
 
 // compareRows compares ClickHouse's events, type by type, with the stream's.
@@ -208,7 +238,7 @@ func settle(t *testing.T, ledger []*load.Record, jobs []job, events []*schema.St
 		}
 		seen[fmt.Sprintf("%s: %s", r.Outcome, endNames(ends))]++
 		if len(ids) > 1 || len(ends) > 1 {
-			t.Errorf("%s: %d requests, ends %s", r.ClientID, len(ids), kinds(ends))
+			t.Errorf("%s (%s): %d requests, ends %s", r.ClientID, r.Outcome, len(ids), kinds(ends))
 			continue
 		}
 		if !r.Headers() {

@@ -157,6 +157,17 @@ func kinds(events []*schema.Stored) string {
 	return b.String()
 }
 
+// story tells every event of a request, for messages.
+func story(events []*schema.Stored, id schema.RequestID) string {
+	var b strings.Builder
+	for _, e := range events {
+		if e.Request == id {
+			fmt.Fprintf(&b, "\n\t%d %s %s %s attempt %d by %s", e.Seq, time.Unix(0, e.StoredAt).UTC().Format("15:04:05.000"), e.Type, e.Reason, e.Attempt, e.Source)
+		}
+	}
+	return b.String()
+}
+
 // text is the answer as the store tells it: what the last attempt continued from, then that attempt's tokens.
 func (l *life) text(t testing.TB, c *streams.Client) (string, error) {
 	t.Helper()
