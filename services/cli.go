@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -85,6 +86,10 @@ func Main(args []string, version string, out, errOut io.Writer) int {
 			fmt.Fprintf(errOut, "Run `cadence %s --help` for its flags.\n", strings.Fields(pe.Context.Command())[0])
 		}
 		return 2
+	}
+	if os.Getenv("GOGC") == "" {
+		// The live heap is small and most of what is allocated dies young: collecting it less often costs a few MB.
+		debug.SetGCPercent(400)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

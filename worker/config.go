@@ -23,7 +23,7 @@ type Config struct {
 	ChunkTokens int `help:"most tokens of one prefill fed in one step" default:"256"`
 
 	Heartbeat    time.Duration `help:"interval of heartbeats" default:"250ms"`
-	HeartbeatGap time.Duration `help:"least time between two heartbeats, which also follow changes" default:"5ms"`
+	HeartbeatGap time.Duration `help:"least time between two heartbeats, which also follow changes" default:"50ms"`
 	// FenceAfter is how long the worker may be silent before it gives up what it runs: at most as long as the scheduler
 	// waits before it declares a worker lost.
 	FenceAfter time.Duration `help:"silence after which this worker abandons its requests and comes back under a new id" default:"2s"`
@@ -38,7 +38,7 @@ func DefaultConfig() Config {
 	return Config{
 		Name: "worker", Pool: "default",
 		PageTokens: 16, ChunkTokens: 256,
-		Heartbeat: 250 * time.Millisecond, HeartbeatGap: 5 * time.Millisecond,
+		Heartbeat: 250 * time.Millisecond, HeartbeatGap: 50 * time.Millisecond,
 		FenceAfter: 2 * time.Second, Grace: 30 * time.Second,
 		StepSample: 16, Remember: 1 << 16,
 	}
