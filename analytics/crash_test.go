@@ -63,7 +63,9 @@ func TestDeathAtEveryPointOfARange(t *testing.T) {
 						t.Fatal(err)
 					}
 					cancel()
-					<-done
+					if err := <-done; err != nil {
+						t.Error(err)
+					}
 					return
 				}
 				if err := <-done; !errors.Is(err, errCrash) || deaths.Load() != died+1 {

@@ -116,7 +116,7 @@ func (s *session) present(ctx context.Context, r seqRange) (map[uint64]bool, err
 		if err != nil {
 			return err
 		}
-		defer rows.Close()
+		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var seq uint64
 			if err := rows.Scan(&seq); err != nil {

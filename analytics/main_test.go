@@ -39,7 +39,7 @@ func runTests(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if shared, err = clickhouse.Start(ctx, clickhouse.DefaultOptions(dir, slog.New(slog.DiscardHandler))); err != nil {
 		return 0, err
 	}

@@ -72,7 +72,7 @@ func appliedMigrations(ctx context.Context, conn ch.Conn) ([]appliedMigration, e
 	if err != nil {
 		return nil, fmt.Errorf("analytics: reading schema_migrations: %w", err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	var all []appliedMigration
 	for rows.Next() {
 		var m appliedMigration

@@ -97,7 +97,7 @@ func TestTablesMatchTheProjector(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer rows.Close()
+		defer func() { _ = rows.Close() }()
 		have := map[string]string{}
 		for rows.Next() {
 			var name, typ, comment string

@@ -40,7 +40,7 @@ func readPosition(ctx context.Context, conn ch.Conn, streamID string) (position,
 	if err != nil {
 		return p, fmt.Errorf("analytics: reading the position: %w", err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var state string
 		var r seqRange

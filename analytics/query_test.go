@@ -202,7 +202,7 @@ func TestQueryAsReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	q := NewQuerier(reader)
 	if got := render(t, q, FormatCSV, "SELECT count() AS n FROM t", nil); got != "n\n0\n" {
 		t.Errorf("%q", got)
@@ -278,7 +278,7 @@ func TestNamedQueries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	q := NewQuerier(reader)
 	queries, err := sql.Queries()
 	if err != nil {

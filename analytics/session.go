@@ -177,10 +177,10 @@ func (s *session) land(ctx context.Context) error {
 	if err := s.write(ctx, landed, r); err != nil {
 		return err
 	}
+	s.metrics.lag.landed(s.last.place, info.NumPending)
 	if err := s.last.msg.Ack(); err != nil { // a courtesy: the position is in ClickHouse
 		s.log.Debug("acknowledgement", "error", err)
 	}
-	s.metrics.lag.landed(s.last.place, info.NumPending)
 	s.log.Debug("range landed", "first_seq", r.first, "last_seq", r.last, "rows", s.block.set().rows(), "bad", len(s.bad))
 	s.block.set().truncate()
 	clear(s.bad)

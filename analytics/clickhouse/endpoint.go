@@ -66,7 +66,7 @@ func writeEndpoint(path, text string) error {
 	if err != nil {
 		return fmt.Errorf("clickhouse: endpoint: %w", err)
 	}
-	defer os.Remove(tmp.Name())
+	defer func() { _ = os.Remove(tmp.Name()) }()
 	if _, err := tmp.WriteString(text + "\n"); err != nil {
 		_ = tmp.Close()
 		return fmt.Errorf("clickhouse: endpoint: %w", err)

@@ -95,7 +95,7 @@ func (in *installer) run(ctx context.Context) (string, error) {
 	if _, err := lock.TryLockContext(ctx, 100*time.Millisecond); err != nil {
 		return "", fmt.Errorf("%w: waiting for another installer: %w", ErrInstall, err)
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	if in.present(final) { // the other installer's work
 		in.report(StagePresent, in.libraryBytes, in.libraryBytes)
 		return final, nil
@@ -116,7 +116,7 @@ func (in *installer) run(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrInstall, err)
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }()
 
 	archive, err := in.download(ctx, tmp)
 	if err != nil {

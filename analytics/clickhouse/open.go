@@ -138,7 +138,7 @@ func createDatabase(ctx context.Context, o ch.Options) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	ctx = ch.Context(ctx, ch.WithParameters(ch.Parameters{"name": name}))
 	if err := conn.Exec(ctx, "CREATE DATABASE IF NOT EXISTS {name:Identifier}"); err != nil {
 		return fmt.Errorf("clickhouse: database %q: %w", name, err)

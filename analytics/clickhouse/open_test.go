@@ -70,7 +70,7 @@ func TestSessionIsUTCOnBothProtocols(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		var zone string
 		var async bool
 		var at time.Time

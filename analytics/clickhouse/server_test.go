@@ -25,7 +25,7 @@ func TestServesOwnerAndReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	if err := conn.Exec(t.Context(), "CREATE TABLE n (v UInt64) ENGINE = MergeTree ORDER BY v"); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestServesOwnerAndReader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	var v uint64
 	if err := reader.QueryRow(t.Context(), "SELECT v FROM n").Scan(&v); err != nil || v != 1<<64-1 {
 		t.Errorf("v = %d, %v", v, err)
@@ -133,7 +133,7 @@ func TestPortTaken(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})}
 	go func() { _ = impostor.Serve(l) }()
-	defer impostor.Close()
+	defer func() { _ = impostor.Close() }()
 	o := testOptions(t)
 	o.Port = l.Addr().(*net.TCPAddr).Port
 	_, err = Start(t.Context(), o)
@@ -188,7 +188,7 @@ func TestDataSurvivesKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	for _, statement := range []string{
 		"CREATE TABLE n (v UInt64) ENGINE = MergeTree ORDER BY v", "INSERT INTO n SELECT number FROM numbers(1000)",
 	} {
@@ -208,7 +208,7 @@ func TestDataSurvivesKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn2.Close()
+	defer func() { _ = conn2.Close() }()
 	var n uint64
 	if err := conn2.QueryRow(t.Context(), "SELECT count() FROM n").Scan(&n); err != nil || n != 1000 {
 		t.Errorf("n = %d, %v", n, err)
@@ -266,12 +266,12 @@ func TestSupervisorRestartsOnTheSamePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sup.Stop(10 * time.Second)
+	defer func() { _ = sup.Stop(10 * time.Second) }()
 	conn, err := Open(t.Context(), sup.DSN(), CreateDatabase())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	for range 2 {
 		pid := sup.PID()
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -313,7 +313,7 @@ func TestSupervisorReportsFailedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sup.Stop(10 * time.Second)
+	defer func() { _ = sup.Stop(10 * time.Second) }()
 	pid := sup.PID()
 	// The lock is free as soon as the process is gone, and taken before the restart.
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
