@@ -6,6 +6,7 @@
 //	dispatch handler  decodes requests and answers verdicts, at once: it reserves in the book (a mutex), not in the engine
 //	engine loop       the Planner, the Backend and each run's text; takes mail from the book, posts to the outbox
 //	publisher         swaps the outbox and sends, one chunk a request: what gathers while it sends goes out together
+//	resender          keeps what a dying server would take along, and sends it again after a reconnection
 //	heartbeat         tells the book's state every interval and after changes; notices that the process was frozen
 //
 // Life of an attempt here:

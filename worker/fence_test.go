@@ -130,7 +130,7 @@ func TestFrozenProcessComesBackAsAnotherWorker(t *testing.T) {
 	if fresh == old {
 		t.Fatal("the same id")
 	}
-	r.wait("a heartbeat of the new life", func() bool { return r.states[len(r.states)-1].Worker == fresh })
+	r.wait("a heartbeat of the new life", func() bool { return len(r.states) > 0 && r.states[len(r.states)-1].Worker == fresh })
 	next := newRequest(t, []int32{1}, 5)
 	if v := r.dispatchTo(fresh, 1, item(t, next, 1)); v[0] != schema.VerdictAccepted {
 		t.Fatalf("verdict %s", v[0])
@@ -204,7 +204,7 @@ func TestShortOutageIsSurvived(t *testing.T) {
 // The server is gone for longer than the scheduler waits: what ran is abandoned, and another worker comes up.
 func TestLongOutageEndsALife(t *testing.T) {
 	r := start(t, func(c *worker.Config, m *mock.Config) {
-		c.Heartbeat, c.FenceAfter = 5*time.Millisecond, 25*time.Millisecond // shorter than any restart
+		c.Heartbeat, c.HeartbeatGap, c.FenceAfter = 5*time.Millisecond, time.Millisecond, 25*time.Millisecond // shorter than any restart
 		m.StepBase = time.Millisecond
 		m.ContextTokens, m.KVCells = 1<<20, 1<<20
 	})

@@ -76,6 +76,7 @@ type publisher struct {
 	out    *outbox
 	wire   wire
 	events emitter
+	kept   *unconfirmed
 	pulse  *pulse
 	now    func() time.Duration
 	model  string
@@ -119,6 +120,7 @@ func (p *publisher) send(r *run) {
 		if err := p.wire.PublishChunk(r.req.Ingress, &c); err != nil {
 			p.log.Error("tokens not sent", "request_id", string(r.req.ID), "attempt", r.attempt, "error", err)
 		}
+		p.kept.keep(p.now(), r.life, r.req.Ingress, &c)
 	}
 	for i := range b.notes {
 		if err := p.events.Emit(r.event(&b.notes[i], r.life.id, p.model)); err != nil {

@@ -95,14 +95,18 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errors.Join(err, cancels.Unsubscribe())
 	}
 	w.events = w.client.NewEventWriter(rest, 1<<14, nil)
+	var kept unconfirmed
+	var beating sync.WaitGroup
+	beats, stopBeats := context.WithCancel(rest)
+	again := resender{kept: &kept, link: w.client, nc: w.client.JetStream().Conn(), now: w.now, log: w.log}
+	again.seen = again.nc.Stats().Reconnects
+	beating.Go(func() { again.run(beats, w.cfg.Heartbeat) })
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		p := publisher{out: w.out, wire: w.client, events: w.events, pulse: &w.pulse, now: w.now, model: w.info.Model, log: w.log}
+		p := publisher{out: w.out, wire: w.client, events: w.events, kept: &kept, pulse: &w.pulse, now: w.now, model: w.info.Model, log: w.log}
 		p.run()
 	}()
-	var beating sync.WaitGroup
-	beats, stopBeats := context.WithCancel(rest)
 	beating.Go(func() { heart(beats, w.cfg.Heartbeat, w.cfg.HeartbeatGap, w.book.changed, w.beat) })
 
 	// New requests are refused from the moment that ctx ends, whatever the engine is doing.
