@@ -19,11 +19,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/cadence-slo/cadence/ingress"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/streams/streamstest"
@@ -301,7 +303,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"max-body":          func(c *ingress.Config) { c.MaxBody = 5 << 20 },
 		"watch":             func(c *ingress.Config) { c.Watch = 2 * time.Second },
 		"keep-alive":        func(c *ingress.Config) { c.KeepAlive = 0 },
-		"stops":             func(c *ingress.Config) { c.Limits.Stops = 0 },
+		"messages":          func(c *ingress.Config) { c.Limits.Depth = 4 },
 	} {
 		cfg := ingress.DefaultConfig()
 		if err := cfg.Validate(); err != nil {
@@ -315,6 +317,26 @@ func TestConfigIsChecked(t *testing.T) {
 		if err != nil && key == "api-keys[1]" && strings.Contains(err.Error(), "k2") {
 			t.Errorf("the key is told: %v", err)
 		}
+	}
+}
+
+// What --help says and what the code does are the same defaults.
+func TestFlagsHaveTheDefaults(t *testing.T) {
+	t.Parallel()
+	var flags struct{ ingress.Config }
+	parser, err := kong.New(&flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse(nil); err != nil {
+		t.Fatal(err)
+	}
+	want := ingress.DefaultConfig()
+	if !reflect.DeepEqual(flags.Config, want) {
+		t.Errorf("%+v\nwant %+v", flags.Config, want)
+	}
+	if _, err := parser.Parse([]string{"--api-keys=a:k1,b:k2", "--cors-origins=", "--max-waiting-bytes=5000000"}); err != nil || len(flags.APIKeys) != 2 {
+		t.Errorf("%v, %+v", err, flags.Config)
 	}
 }
 

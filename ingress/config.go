@@ -68,7 +68,6 @@ func DefaultConfig() Config {
 		KeepAlive: 10 * time.Second, Watch: 250 * time.Millisecond, Heartbeat: 500 * time.Millisecond, Silence: 5 * time.Second,
 		HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, IdleTimeout: 2 * time.Minute, WriteTimeout: 30 * time.Second,
 		PublishTimeout: 2 * time.Second, RefuseTimeout: 250 * time.Millisecond, DrainTimeout: 30 * time.Second,
-		Limits: openai.DefaultLimits(),
 	}
 }
 

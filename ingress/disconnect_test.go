@@ -31,7 +31,6 @@ func (h *harness) raw(t testing.TB, path, body string, headers ...string) net.Co
 func TestSilentDisconnectCancels(t *testing.T) {
 	cfg := config()
 	cfg.Watch = 250 * time.Millisecond
-	cfg.KeepAlive = time.Hour // nothing is written that could tell
 	h := start(t, cfg)
 	streamed, plain := chatBody("a", `,"stream":true`), chatBody("a", "")
 	for name, c := range map[string]struct {

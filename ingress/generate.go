@@ -46,10 +46,13 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 		s.emitReceived(r)
 		return s.refuse(c, r, reason)
 	}
-	relayed := false // from then on, the answer's end frees its place
+	relayed, handed := false, false
 	defer func() {
-		if !relayed {
+		switch {
+		case !relayed:
 			s.gate.free(&a.place)
+		case !handed: // a panic: nobody would write the answer
+			s.close(a, schema.CancelDisconnect)
 		}
 	}()
 	req, live, e := s.read(c, a, body)
@@ -69,13 +72,21 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 	_ = a.attach(b, 0) // the first event always exists
 	s.relay.put(a)     // its tokens may be here before the store's acknowledgement
 	relayed = true
-	seq, err := s.publish(r, req)
+	err := s.relayOver(c, b, req)
+	handed = true
+	return err
+}
+
+// relayOver stores a request whose answer b is to write, and writes it.
+func (s *Server) relayOver(c *fiber.Ctx, b *body, req *schema.Request) error {
+	a := b.a
+	seq, err := s.publish(&a.call, req)
 	if err != nil {
 		return s.unpublished(c, a, err)
 	}
-	s.emitAdmitted(r, seq)
+	s.emitAdmitted(&a.call, seq)
 	if a.isClosed() { // the client went away meanwhile, perhaps before anyone could know what to cancel
-		s.hurryCancel(r, schema.CancelDisconnect)
+		s.hurryCancel(&a.call, schema.CancelDisconnect)
 	}
 	if a.stream {
 		return s.stream(c, b)

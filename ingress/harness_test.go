@@ -273,6 +273,7 @@ func config() ingress.Config {
 	cfg.Heartbeat = 50 * time.Millisecond
 	cfg.Watch = 20 * time.Millisecond
 	cfg.DrainTimeout = 10 * time.Second
+	cfg.KeepAlive = time.Hour // a comment would take what is late along
 	return cfg
 }
 
@@ -377,7 +378,9 @@ func (h *harness) request(t testing.TB, method, path, body string, headers ...st
 	if body != "" {
 		rd = strings.NewReader(body)
 	}
-	q, err := http.NewRequestWithContext(t.Context(), method, h.url+path, rd)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	q, err := http.NewRequestWithContext(ctx, method, h.url+path, rd)
 	if err != nil {
 		t.Fatal(err)
 	}
