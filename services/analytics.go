@@ -64,6 +64,10 @@ func (f *ClickhouseFlags) project(ctx context.Context, g *Globals, dsn string, c
 			return err
 		}
 	}
+	// Whoever asks once this service is ready finds the tables.
+	if _, err := analytics.Migrate(ctx, conn, g.Log); err != nil {
+		return err
+	}
 	ready()
 	return p.Run(ctx)
 }

@@ -32,8 +32,8 @@ func (QueryCmd) Help() string {
 Examples:
   cadence query "SELECT type, count() FROM events GROUP BY type"
   cadence query --list
-  cadence query latency --json
-  cadence query request -p id=0198c1e2-…`
+  cadence query latency_breakdown -p since=-1h --json
+  cadence query request_events -p request=0198c1e2-…`
 }
 
 // dsn is where the flags say that ClickHouse is.

@@ -94,7 +94,7 @@ func (c *UpCmd) banner(w io.Writer, address string, e *engine, srv *streams.Serv
 		fmt.Fprintf(&b, "  NATS       %s\n", u)
 	}
 	if !c.NoAnalytics {
-		fmt.Fprintf(&b, "  analytics  cadence query requests%s\n", c.dataDirFlag())
+		fmt.Fprintf(&b, "  analytics  cadence query recent_requests%s\n", c.dataDirFlag())
 	}
 	fmt.Fprintf(&b, "\nA first request:\n  curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n    -d '{\"model\":\"default\",\"stream\":true,\"max_tokens\":32,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n", url)
 	fmt.Fprintf(&b, "\nStop with Ctrl-C: running streams finish first.\n")
