@@ -217,7 +217,7 @@ func TestTLS(t *testing.T) {
 	body := chatBody("a", "")
 	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", chatPath, len(body), body)
 	r = h.next()
-	c.Close()
+	_ = c.Close()
 	if reason := streamstest.Receive(t, r.cancelled); reason != schema.CancelDisconnect {
 		t.Errorf("%s", reason)
 	}
@@ -231,7 +231,7 @@ func TestTLS(t *testing.T) {
 }
 
 // panicking is a tokenizer with a fault.
-type panicking struct{ words }
+type panicking struct{}
 
 func (panicking) Tokenize(text string, _, _ bool) ([]int32, error) {
 	switch {
