@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/process"
 	"github.com/klauspost/cpuid/v2"
 )
 
@@ -33,7 +34,10 @@ func Run(ctx context.Context, o Options) (rep Report, err error) {
 	if err := o.Validate(); err != nil {
 		return rep, err
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // the generator's heap is small: collect it less often
+	// The generator shares the machine with what it measures: its small heap is collected less often, and one thread
+	// wakes others less.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	r := &run{o: &o, report: &rep, seed: o.Seed}
 	rep.Machine = Machine{CPU: cpuid.CPU.BrandName, Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}
 	rep.Time = time.Now().UTC()
@@ -234,10 +238,18 @@ func (r *run) usage() (Cost, error) {
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return Cost{}, fmt.Errorf("overhead: getrusage: %w", err)
 	}
-	return Cost{
+	machine, err := process.MachineCPU()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return Cost{}, err
+	}
+	c := Cost{
 		Services: services.Self, ClickHouse: services.Children, Generator: time.Duration(u.Utime.Nano() + u.Stime.Nano()),
 		GeneratorGC: gcTime(),
-	}, nil
+	}
+	if machine > 0 {
+		c.Others = machine - c.Services - c.ClickHouse - c.Generator
+	}
+	return c, nil
 }
 
 // exact sums durations up without a histogram's rounding.

@@ -65,3 +65,29 @@ func cpuOf(pid int) (CPU, error) {
 	}
 	return c, nil
 }
+
+// MachineCPU reads the CPU time that the whole machine has used since it started: user, system, interrupts, and what a
+// hypervisor gave to others.
+func MachineCPU() (time.Duration, error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, fmt.Errorf("process: reading CPU times: %w", err)
+	}
+	line, _, _ := bytes.Cut(stat, []byte{'\n'})
+	fields := strings.Fields(string(line)) // cpu user nice system idle iowait irq softirq steal, then guests, counted in user
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("process: /proc/stat begins with %q", line)
+	}
+	var sum time.Duration
+	for i, f := range fields[1:9] {
+		if i == 3 || i == 4 { // idle, iowait
+			continue
+		}
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("process: /proc/stat: %w", err)
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum, nil
+}
