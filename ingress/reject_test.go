@@ -205,6 +205,16 @@ func TestBodyLimit(t *testing.T) {
 	if e := readAll(t, res).want(t, 413, "payload_too_large"); !strings.Contains(e.Message, "4194304") {
 		t.Errorf("the limit is not named: %q", e.Message)
 	}
+	// One that sends it all before it reads is not reset.
+	c = h.dial(t)
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n", chatPath)
+	if _, err := c.Write(make([]byte, 20_000_000)); err != nil {
+		t.Errorf("sending on after the refusal: %v", err)
+	}
+	if res, err = http.ReadResponse(bufio.NewReader(c), nil); err != nil {
+		t.Fatal(err)
+	}
+	readAll(t, res).want(t, 413, "payload_too_large")
 	big := chatBody(strings.Repeat("x", 5_000_000), "")
 	h.post(t, chatPath, big).want(t, 413, "payload_too_large")
 	// Without a length, the limit holds too.
