@@ -60,11 +60,12 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 	if e != nil {
 		return s.reject(c, e)
 	}
-	s.emitReceived(r)
 	if !s.client.Connected() { // a publication would lie in the client's buffer, and be stored after we gave up
+		s.emitReceived(r)
 		return s.refuse(c, r, schema.RefusedUnavailable)
 	}
 	if !live {
+		s.emitReceived(r)
 		return s.refuse(c, r, schema.RefusedNoWorker)
 	}
 	b := s.newBody(c, a)
@@ -81,6 +82,7 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 func (s *Server) relayOver(c *fiber.Ctx, b *body, req *schema.Request) error {
 	a := b.a
 	seq, err := s.publish(&a.call, req)
+	s.emitReceived(&a.call) // not before: it would go first on the connection, and the request is what a client waits for
 	if err != nil {
 		return s.unpublished(c, a, err)
 	}
