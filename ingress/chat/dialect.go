@@ -12,6 +12,7 @@ import (
 	"github.com/nikolalohinski/gonja/v2/builtins"
 	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
+	"github.com/nikolalohinski/gonja/v2/tokens"
 )
 
 // dialect is how transformers configures Jinja.
@@ -20,6 +21,31 @@ var dialect = func() *config.Config {
 	c.TrimBlocks, c.LeftStripBlocks = true, true
 	return c
 }()
+
+// keepInline marks the tags that follow another tag on their line, with white space between them, as not to be stripped
+// on their left: Jinja strips white space before a tag only from the start of a line, gonja from the tag before too.
+func keepInline(source string) string {
+	// As gonja's lexer does it, whose positions are used here.
+	source = strings.ReplaceAll(strings.ReplaceAll(source, "\r\n", "\n"), "\r", "\n")
+	var out strings.Builder
+	copied, end := 0, 0 // end of the tag before; 0: none
+	for stream := tokens.LexAll(source, dialect); !stream.End(); {
+		t := stream.Next()
+		switch t.Type {
+		case tokens.VariableEnd, tokens.BlockEnd, tokens.CommentEnd:
+			end = t.Pos + len(t.Val)
+		case tokens.BlockBegin, tokens.CommentBegin:
+			between := source[end:t.Pos]
+			if end > 0 && between != "" && strings.Trim(between, " \t") == "" && (t.Val == dialect.BlockStartString || t.Val == dialect.CommentStartString) {
+				out.WriteString(source[copied : t.Pos+len(t.Val)])
+				out.WriteByte('+')
+				copied = t.Pos + len(t.Val)
+			}
+		}
+	}
+	out.WriteString(source[copied:])
+	return out.String()
+}
 
 // environment is gonja's, with what transformers has otherwise.
 func environment() *exec.Environment {

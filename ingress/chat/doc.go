@@ -8,6 +8,6 @@
 // or include others; its size, nesting, loops, macros, assigned values and output are bounded; and a panic of the
 // interpreter becomes an error. What one expression makes is not bounded ('x' * 10 ** 10): gonja has no place for that.
 //
-// gonja's grammar has no conditional expression in brackets, and its lstrip_blocks also takes the white space between
-// two tags of one line. A template with the former does not compile; the goldens show what the latter does not touch.
+// gonja's grammar has no conditional expression in brackets: a template with one does not compile. Its lstrip_blocks would
+// also take the white space between two tags of one line; Compile marks such tags so that it stays.
 package chat

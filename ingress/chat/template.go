@@ -59,7 +59,7 @@ func Compile(source string, opts Options) (t *Template, err error) {
 		return nil, fmt.Errorf("%w: %w", ErrCompile, err)
 	}
 	const root = "/chat"
-	loader, err := loaders.NewMemoryLoader(map[string]string{root: source})
+	loader, err := loaders.NewMemoryLoader(map[string]string{root: keepInline(source)})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCompile, err)
 	}

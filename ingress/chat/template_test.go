@@ -53,7 +53,7 @@ func TestAsTransformersRendersIt(t *testing.T) {
 	if err := json.Unmarshal(raw, &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"qwen2.5", "llama3", "llama3.1", "mistral-v0.1", "mistral-v0.3", "gemma2", "phi3", "dialect"} {
+	for _, name := range []string{"qwen2.5", "llama3", "llama3.1", "mistral-v0.1", "mistral-v0.3", "gemma2", "phi3", "dialect", "inline"} {
 		tpl := load(t, name)
 		if len(all[name]) == 0 {
 			t.Errorf("no golden for %s", name)
