@@ -139,7 +139,7 @@ func (r *Report) Write(w io.Writer) error {
 	stretch := func(s *Stretch, passed string) {
 		cores := func(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d)/float64(s.Length)) }
 		t.AppendRow(table.Row{fmt.Sprintf("%.0f", s.Offered), us(s.each(s.Cost.Services)), us(s.each(s.Cost.ClickHouse)), us(s.each(s.Cost.Generator)),
-			us(s.each(s.Cost.GeneratorGC)), cores(s.Cost.Services + s.Cost.ClickHouse + s.Cost.Generator), cores(s.Cost.Others), fmt.Sprintf("%.0f", s.Projected),
+			us(s.each(s.Cost.GeneratorGC)), cores(s.Cost.Services + s.Cost.ClickHouse + s.Cost.Generator), cores(max(0, s.Cost.Others)), fmt.Sprintf("%.0f", s.Projected),
 			ms(s.Load.Lag.P99), ms(s.Load.E2E.P50), ms(s.Load.E2E.P99),
 			fmt.Sprintf("%.2f %%", 100*float64(s.Load.Outcomes[load.OK])/float64(max(1, s.Load.Requests))), passed})
 	}
