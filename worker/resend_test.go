@@ -46,7 +46,7 @@ func newWormhole(t *testing.T, server string) *wormhole {
 			h.mu.Lock()
 			h.conns = append(h.conns, in, out)
 			h.mu.Unlock()
-			wg.Go(func() { io.Copy(in, out); in.Close() })
+			wg.Go(func() { _, _ = io.Copy(in, out); in.Close() })
 			wg.Go(func() { h.pass(out, in); out.Close() })
 		}
 	})

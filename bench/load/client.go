@@ -108,7 +108,7 @@ func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.idle {
-		n.Close() //nolint:errcheck // an idle connection has nothing to lose
+		n.Close() // an idle connection has nothing to lose
 	}
 	c.idle = nil
 }
@@ -136,7 +136,7 @@ func (c *Client) do(ctx context.Context, r *Request, intended time.Time, rec *Re
 		if err == nil && call.reusable {
 			c.put(n)
 		} else {
-			n.Close() //nolint:errcheck // the answer, or the lack of it, is known already
+			n.Close() // the answer, or the lack of it, is known already
 		}
 	}
 	rec.E2E = cmpOr(call.end, time.Since(intended))
@@ -160,7 +160,7 @@ func (c *Client) conn(ctx context.Context, deadline time.Time) (*conn, error) {
 		if err := n.SetDeadline(deadline); err == nil && n.alive() {
 			return n, nil
 		}
-		n.Close() //nolint:errcheck // the server closed it
+		n.Close() // the server closed it
 	}
 	d := c.dialer
 	d.Deadline = deadline
@@ -169,7 +169,7 @@ func (c *Client) conn(ctx context.Context, deadline time.Time) (*conn, error) {
 		return nil, err
 	}
 	if err := raw.SetDeadline(deadline); err != nil {
-		raw.Close() //nolint:errcheck // the first error counts
+		raw.Close() // the first error counts
 		return nil, err
 	}
 	return newConn(raw), nil
@@ -183,7 +183,7 @@ func (c *Client) put(n *conn) {
 	}
 	c.mu.Unlock()
 	if n != nil {
-		n.Close() //nolint:errcheck // one too many
+		n.Close() // one too many
 	}
 }
 

@@ -22,7 +22,7 @@ func newAlarm() (alarm, error) {
 	return &timerfd{f: os.NewFile(uintptr(fd), "timerfd"), fd: fd}, nil
 }
 
-func (t *timerfd) close() { t.f.Close() } //nolint:errcheck // nothing is buffered
+func (t *timerfd) close() { t.f.Close() } // nothing is buffered
 
 func (t *timerfd) until(ctx context.Context, at time.Time) error {
 	d := time.Until(at)

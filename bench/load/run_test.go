@@ -66,7 +66,9 @@ func TestOpenLoop(t *testing.T) {
 		seen.Done()
 		seen.Wait()
 		w.Header().Set("Content-Type", "text/event-stream")
-		io.WriteString(w, textA+done)
+		if _, err := io.WriteString(w, textA+done); err != nil {
+			t.Error(err)
+		}
 	}))
 	defer srv.Close()
 	c := newClient(t, srv.URL, nil)

@@ -1,6 +1,7 @@
 package overhead
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,14 +13,14 @@ import (
 
 // direct gives each prompt to the worker's planner and engine in this process, one after the other, and returns how long
 // it took until the text of the first token was there: the median of several rounds for each prompt.
-func direct(o *Options, ps []prompt) ([]time.Duration, error) {
+func direct(o *Options, ps []prompt) (out []time.Duration, err error) {
 	const rounds = 5
 	cfg := mock.FreeConfig()
 	engine, err := mock.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer engine.Close() //nolint:errcheck // an engine without cost holds nothing
+	defer func() { err = errors.Join(err, engine.Close()) }()
 	info := engine.Info()
 	plan := batch.DefaultConfig()
 	plan.KVPages = info.KVCells / plan.PageTokens
@@ -29,7 +30,7 @@ func direct(o *Options, ps []prompt) ([]time.Duration, error) {
 		return nil, err
 	}
 	d := directRun{planner: planner, engine: engine, rows: make([]batch.Row, plan.MaxBatch), output: o.OutputTokens}
-	out := make([]time.Duration, len(ps))
+	out = make([]time.Duration, len(ps))
 	for i := range ps {
 		var times [rounds]time.Duration
 		for r := range times {

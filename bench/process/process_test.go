@@ -15,7 +15,11 @@ func start(t *testing.T, script string, args ...string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.Kill() })
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
 	return p
 }
 

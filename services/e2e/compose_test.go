@@ -104,12 +104,10 @@ func TestComposeServices(t *testing.T) {
 				t.Fatalf("%s: %s has no value", name, key)
 			}
 			v := *value
-			switch {
-			case key == "CADENCE_CLICKHOUSE_URL": // the embedded one is used without
+			switch key {
+			case "CADENCE_CLICKHOUSE_URL", "CADENCE_MODEL_DIR": // the embedded engine, and the cache of the other tests
 				continue
-			case key == "CADENCE_MODEL_DIR": // the cache that the other tests use
-				continue
-			case key == "CADENCE_LISTEN" || key == "CADENCE_METRICS_LISTEN":
+			case "CADENCE_LISTEN", "CADENCE_METRICS_LISTEN":
 				_, port, err := net.SplitHostPort(v)
 				if err != nil {
 					t.Fatalf("%s: %s: %v", name, key, err)

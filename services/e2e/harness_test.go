@@ -116,11 +116,13 @@ func startUp(t testing.TB, args ...string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line, err := waitLine(s.upstream, "Listening on http://")
+	const banner = "Listening on "
+	line, err := waitLine(s.upstream, banner+"http://")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.url = strings.TrimSuffix(strings.Fields(line[strings.Index(line, "http://"):])[0], "/")
+	_, url, _ := strings.Cut(line, banner)
+	s.url = strings.TrimSuffix(strings.Fields(url)[0], "/")
 	s.waitReady()
 	return s
 }

@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 // prepare builds the binary with the flags of this environment, so that it is the one that make builds.
-func prepare(m *testing.M) (int, error) {
-	var err error
+func prepare(m *testing.M) (code int, err error) {
 	if root, err = filepath.Abs("../.."); err != nil {
 		return 0, err
 	}
@@ -53,7 +52,7 @@ func prepare(m *testing.M) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	binary = filepath.Join(dir, "cadence")
 	begin := time.Now()
 	build := exec.Command("go", "build", "-tags", "llama", "-o", binary, "./services/cadence")
