@@ -63,8 +63,9 @@ func poke(ch chan struct{}) {
 	}
 }
 
-// offer answers a dispatch to a life: verdicts[i] for d.Items[i]; bad hears why an item is invalid.
-func (b *book) offer(l *life, d *schema.Dispatch, now time.Duration, bad func(item int, err error)) *schema.DispatchReply {
+// offer answers a dispatch to a life: verdicts[i] for d.Items[i]; bad hears why an item is invalid. A life that is over
+// takes nothing new.
+func (b *book) offer(l *life, d *schema.Dispatch, now time.Duration, over bool, bad func(item int, err error)) *schema.DispatchReply {
 	reply := &schema.DispatchReply{Worker: l.id, Verdicts: make([]schema.Verdict, len(d.Items))}
 	runs := make([]*run, len(d.Items))
 	for i := range d.Items {
@@ -95,7 +96,7 @@ func (b *book) offer(l *life, d *schema.Dispatch, now time.Duration, bad func(it
 		case r == nil:
 			reply.Verdicts[i] = schema.VerdictInvalid
 		default:
-			reply.Verdicts[i] = b.accept(r)
+			reply.Verdicts[i] = b.accept(r, over)
 			accepted = accepted || reply.Verdicts[i] == schema.VerdictAccepted
 		}
 	}
@@ -106,12 +107,12 @@ func (b *book) offer(l *life, d *schema.Dispatch, now time.Duration, bad func(it
 	return reply
 }
 
-func (b *book) accept(r *run) schema.Verdict {
+func (b *book) accept(r *run, over bool) schema.Verdict {
 	old := b.live[r.req.ID]
 	if old != nil && r.attempt <= old.attempt || r.attempt <= b.ended.last(r.req.ID) {
 		return schema.VerdictDuplicate
 	}
-	if b.draining || r.life != b.life {
+	if b.draining || over || r.life != b.life {
 		return schema.VerdictDraining
 	}
 	slots, pages := b.slots+1, b.pages+r.pages

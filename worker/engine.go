@@ -293,8 +293,8 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 		n.typ, n.reason = schema.Cancelled, reason
 		b.fault = &schema.Error{Code: schema.FailedCancelled, Message: reason}
 	}
-	if o.Seq < 0 {
-		n.queue = e.now() - r.arrived // never left the waiting list
+	if o.Started == 0 {
+		n.queue = e.now() - r.arrived // it was never in a step
 	}
 	if o.First > 0 {
 		n.prefill, n.decode = o.First-o.Started, o.Last-o.First

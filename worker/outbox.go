@@ -78,6 +78,7 @@ type publisher struct {
 	events emitter
 	kept   *unconfirmed
 	pulse  *pulse
+	fence  func(l *life) // ends a life of which something was left unsaid
 	now    func() time.Duration
 	model  string
 	log    *slog.Logger
@@ -111,7 +112,11 @@ func (p *publisher) run() {
 // send publishes a run's chunk, then its events: the end of an answer is in the log only after its last token is on the
 // way.
 func (p *publisher) send(r *run) {
-	if r.gone.Load() || r.life.over.Load() || p.pulse.silent(p.now()) {
+	if r.gone.Load() || r.life.over.Load() {
+		return
+	}
+	if p.pulse.silent(p.now()) { // a heartbeat on its way must not bring back a life that has lost an answer
+		p.fence(r.life)
 		return
 	}
 	b := &r.sending
@@ -120,7 +125,7 @@ func (p *publisher) send(r *run) {
 		if err := p.wire.PublishChunk(r.req.Ingress, &c); err != nil {
 			p.log.Error("tokens not sent", "request_id", string(r.req.ID), "attempt", r.attempt, "error", err)
 		}
-		p.kept.keep(p.now(), r.life, r.req.Ingress, &c)
+		p.kept.keep(p.now(), r.req.Ingress, &c)
 	}
 	for i := range b.notes {
 		if err := p.events.Emit(r.event(&b.notes[i], r.life.id, p.model)); err != nil {

@@ -22,7 +22,6 @@ const (
 // sentChunk is a chunk on its way.
 type sentChunk struct {
 	at    time.Duration // on the worker's clock
-	life  *life
 	to    schema.IngressID
 	chunk schema.Chunk
 }
@@ -38,8 +37,8 @@ type unconfirmed struct {
 }
 
 // keep adds a chunk; it copies what the publisher uses again.
-func (u *unconfirmed) keep(at time.Duration, l *life, to schema.IngressID, c *schema.Chunk) {
-	s := sentChunk{at: at, life: l, to: to, chunk: *c}
+func (u *unconfirmed) keep(at time.Duration, to schema.IngressID, c *schema.Chunk) {
+	s := sentChunk{at: at, to: to, chunk: *c}
 	s.chunk.IDs = slices.Clone(c.IDs)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -133,14 +132,13 @@ func (r *resender) look(ctx context.Context, patience time.Duration) {
 	}
 }
 
+// repeat does so for lives that are over too: their events may be on the way, and an answer whose finished is stored
+// before the worker_down has to arrive. If it was sealed instead, its ingress passes over the tokens.
 func (r *resender) repeat() {
 	n := 0
 	all := r.kept.all()
 	for i := range all {
 		s := &all[i]
-		if s.life.over.Load() { // its requests go on elsewhere
-			continue
-		}
 		if err := r.link.PublishChunk(s.to, &s.chunk); err != nil {
 			r.log.Error("tokens not sent again", "request_id", string(s.chunk.Request), "attempt", s.chunk.Attempt, "error", err)
 			continue

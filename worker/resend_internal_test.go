@@ -10,11 +10,10 @@ import (
 
 func TestUnconfirmedForgetsWhatIsConfirmed(t *testing.T) {
 	var u unconfirmed
-	l := &life{id: "w"}
 	ids := []int32{0}
 	for i := range int32(10) {
 		ids[0] = i // the publisher uses its memory again
-		u.keep(time.Duration(i), l, "i", &schema.Chunk{Index: i, IDs: ids, Text: "x"})
+		u.keep(time.Duration(i), "i", &schema.Chunk{Index: i, IDs: ids, Text: "x"})
 	}
 	u.confirm(4)
 	var got []int32
@@ -32,10 +31,9 @@ func TestUnconfirmedForgetsWhatIsConfirmed(t *testing.T) {
 
 func TestUnconfirmedIsBounded(t *testing.T) {
 	var u unconfirmed
-	l := &life{id: "w"}
 	text := string(make([]byte, 1<<20))
 	for i := range int32(100) {
-		u.keep(time.Duration(i), l, "i", &schema.Chunk{Index: i, IDs: []int32{i}, Text: text})
+		u.keep(time.Duration(i), "i", &schema.Chunk{Index: i, IDs: []int32{i}, Text: text})
 		if u.bytes > resendBytes {
 			t.Fatalf("%d bytes", u.bytes)
 		}
@@ -49,13 +47,12 @@ func TestUnconfirmedIsBounded(t *testing.T) {
 // BenchmarkKeep is what keeping costs a chunk: go test -bench Keep ./worker.
 func BenchmarkKeep(b *testing.B) {
 	var u unconfirmed
-	l := &life{id: "w"}
 	c := &schema.Chunk{IDs: []int32{1, 2, 3, 4}, Text: " four little words"}
 	b.ReportAllocs()
 	at := time.Duration(0)
 	for b.Loop() {
 		at++
-		u.keep(at, l, "i", c)
+		u.keep(at, "i", c)
 		if at%1024 == 0 {
 			u.confirm(at - 512)
 		}

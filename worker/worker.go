@@ -104,7 +104,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
-		p := publisher{out: w.out, wire: w.client, events: w.events, kept: &kept, pulse: &w.pulse, now: w.now, model: w.info.Model, log: w.log}
+		p := publisher{out: w.out, wire: w.client, events: w.events, kept: &kept, pulse: &w.pulse, now: w.now, model: w.info.Model, log: w.log,
+			fence: func(l *life) { w.giveUp(l, frozen) }}
 		p.run()
 	}()
 	beating.Go(func() { heart(beats, w.cfg.Heartbeat, w.cfg.HeartbeatGap, w.book.changed, w.beat) })
@@ -120,6 +121,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	// Tokens, then events, then worker_down; each within what a server that does not answer is given.
 	ending, giveUp := context.WithTimeout(rest, closeTimeout)
 	defer giveUp()
+	context.AfterFunc(ending, stop) // an event that waits for room must not wait for ever
 	last := w.up.Swap(nil)
 	downs.Stop()
 	w.out.close()
@@ -207,7 +209,7 @@ func (w *Worker) loop(ctx context.Context, l *life) (fenced bool, err error) {
 	var grace <-chan time.Time
 	for busy := true; ; {
 		if l.over.Load() || w.pulse.silent(w.now()) {
-			w.giveUp(l, "the process was frozen")
+			w.giveUp(l, frozen)
 			return true, nil
 		}
 		// With work to do, only look at what would end it.
@@ -237,24 +239,22 @@ func (w *Worker) loop(ctx context.Context, l *life) (fenced bool, err error) {
 	}
 }
 
-// answer gives the verdicts on a dispatch to a life.
+// answer gives the verdicts on a dispatch to a life. One that is not heard any more takes nothing new, but still says
+// what it has: its tokens may have reached a client, so that those attempts must be sealed before they go on elsewhere.
 func (w *Worker) answer(l *life, d *schema.Dispatch) *schema.DispatchReply {
-	var reply *schema.DispatchReply
-	if now := w.now(); l.over.Load() || w.pulse.silent(now) {
-		reply = &schema.DispatchReply{Worker: l.id, Epoch: d.Epoch, Verdicts: make([]schema.Verdict, len(d.Items))}
-		for i := range reply.Verdicts {
-			reply.Verdicts[i] = schema.VerdictDraining
-		}
-	} else {
-		reply = w.book.offer(l, d, now, func(item int, err error) {
-			w.log.Warn("dispatched request is invalid", "item", item, "attempt", d.Items[item].Attempt, "error", err)
-		})
-	}
+	now := w.now()
+	over := l.over.Load() || w.pulse.silent(now)
+	reply := w.book.offer(l, d, now, over, func(item int, err error) {
+		w.log.Warn("dispatched request is invalid", "item", item, "attempt", d.Items[item].Attempt, "error", err)
+	})
 	for _, v := range reply.Verdicts {
 		w.metrics.verdicts.WithLabelValues(string(v)).Inc()
 	}
 	return reply
 }
+
+// frozen is why a silent life ends.
+const frozen = "the process was frozen, or cut off from the server"
 
 // giveUp ends a life: nothing of it is heard any more.
 func (w *Worker) giveUp(l *life, why string) {
@@ -277,7 +277,7 @@ func (w *Worker) beat() bool {
 	}
 	now := w.now()
 	if w.pulse.silent(now) {
-		w.giveUp(l, "the process was frozen, or cut off from the server")
+		w.giveUp(l, frozen)
 		return true
 	}
 	if !w.client.Connected() {
