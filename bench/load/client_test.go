@@ -129,9 +129,11 @@ func TestOutcomes(t *testing.T) {
 		"refused": {errorAnswer("503 Service Unavailable", "Retry-After: 7\r\n", refusal), Refused, "", func(r *Record) bool {
 			return r.Status == 503 && r.Reason == "no_worker" && r.RetryAfter == 7*time.Second
 		}},
-		"error status":         {errorAnswer("400 Bad Request", "", `{"error":{"message":"no","code":"invalid_value"}}`), HTTPError, "", func(r *Record) bool { return r.Reason == "invalid_value" }},
-		"gateway's error":      {errorAnswer("503 Service Unavailable", "", "<html>"), HTTPError, "", nil},
-		"not streamed":         {errorAnswer("200 OK", "", `{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`), OK, "hi", func(r *Record) bool { return r.Usage.TotalTokens == 3 && r.Finish == "stop" }},
+		"error status":    {errorAnswer("400 Bad Request", "", `{"error":{"message":"no","code":"invalid_value"}}`), HTTPError, "", func(r *Record) bool { return r.Reason == "invalid_value" }},
+		"gateway's error": {errorAnswer("503 Service Unavailable", "", "<html>"), HTTPError, "", nil},
+		"not streamed":    {errorAnswer("200 OK", "", `{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`), OK, "hi", func(r *Record) bool { return r.Usage.TotalTokens == 3 && r.Finish == "stop" }},
+		"not streamed, until the end of the connection": {"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" +
+			`{"choices":[{"text":"ho","finish_reason":"stop"}]}<close>`, OK, "ho", nil},
 		"completion":           {errorAnswer("200 OK", "", `{"choices":[{"text":"ho","finish_reason":"stop"}]}`), OK, "ho", nil},
 		"closed":               {"<close>", ConnectError, "", func(r *Record) bool { return !r.Headers() }},
 		"cut in the headers":   {"HTTP/1.1 200 OK\r\nContent-Ty<close>", ConnectError, "", nil},

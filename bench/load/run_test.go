@@ -82,7 +82,7 @@ func TestOpenLoop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Outcomes[OK] != n || s.Requests != n {
+	if s.Outcomes[OK] != n || s.Requests != n || s.Lag.Count != n || s.E2E.Count != n || s.TTFT.Count != n {
 		t.Fatalf("%+v", s)
 	}
 	for i, r := range records {

@@ -25,6 +25,7 @@ func TestSSE(t *testing.T) {
 		"plain":                    {"data: a\n\ndata: b\n\n", []string{"||a", "||b"}},
 		"carriage returns":         {"data: a\r\rdata: b\r\r", []string{"||a", "||b"}},
 		"both":                     {"data: a\r\n\r\ndata: b\r\n\r\n", []string{"||a", "||b"}},
+		"lines are joined, CRLF":   {"data: a\r\ndata: b\r\n\r\n", []string{"||a\nb"}},
 		"lines are joined":         {"data: a\ndata:b\ndata\n\n", []string{"||a\nb\n"}},
 		"only one space goes":      {"data:  a \n\n", []string{"|| a "}},
 		"comment":                  {": ping\n\ndata: a\n\n", []string{"||a"}},
