@@ -12,8 +12,27 @@ import (
 	"github.com/cadence-slo/cadence/streams"
 )
 
+// ledger remembers which of the last requests in REQUESTS were taken, so that reading them again takes none twice. (A
+// fold forgets by id what ended long ago, however little this pool had to do since.)
+type ledger [reread]struct {
+	seq uint64
+	id  schema.RequestID
+}
+
+func (l *ledger) add(seq uint64, id schema.RequestID) {
+	if e := &l[seq%reread]; seq > e.seq {
+		e.seq, e.id = seq, id
+	}
+}
+
+// has reports whether a request was added; it must not lie reread or more before the last one that was.
+func (l *ledger) has(seq uint64, id schema.RequestID) bool {
+	e := &l[seq%reread]
+	return e.seq == seq && e.id == id
+}
+
 // fold reads EVENTS from its beginning to the claim, and the bodies of what is unfinished there.
-func (s *Scheduler) fold(ctx context.Context, epoch uint64) (core.Restored, error) {
+func (s *Scheduler) fold(ctx context.Context, epoch uint64, taken *ledger) (core.Restored, error) {
 	x := core.Restored{State: schema.NewState(), Epoch: epoch, Sealed: map[schema.RequestID][]uint32{}}
 	done := make(chan struct{})
 	caught := false
@@ -22,6 +41,9 @@ func (s *Scheduler) fold(ctx context.Context, epoch uint64) (core.Restored, erro
 			return // the live reader will bring it
 		}
 		x.State.Apply(e)
+		if e.RequestSeq > 0 && e.Pool == s.cfg.Pool { // accepted, or failed because it could not be read
+			taken.add(e.RequestSeq, e.Request)
+		}
 		switch {
 		case e.Type == schema.Sealed:
 			x.Sealed[e.Request] = append(x.Sealed[e.Request], e.Attempt)

@@ -129,6 +129,7 @@ type run struct {
 	lost     <-chan struct{} // lease
 	eventSeq uint64          // of the last event folded
 	after    uint64          // in REQUESTS: where to read on
+	taken    ledger          // what was taken there before; read-only
 
 	// work ends when the owner has; everything around it ends then.
 	work    context.Context
@@ -180,22 +181,22 @@ func (q *queue[T]) next() (v T, ok bool) {
 // takeOver folds the log and restores a core from it.
 func (s *Scheduler) takeOver(ctx context.Context, claim appender) (*run, error) {
 	began := time.Now()
-	found, err := s.fold(ctx, claim.Epoch())
-	if err != nil {
-		return nil, err
-	}
-	c, err := core.New(s.cfg.core())
-	if err != nil {
-		return nil, err
-	}
-	r := &run{Scheduler: s, core: c, appender: claim, eventSeq: found.State.Seq,
+	r := &run{Scheduler: s, appender: claim,
 		requests: make(chan *arrival, 256), inbox: make(chan any, 1024), groups: make(chan []*schema.Event, 1),
 		senders: map[schema.WorkerID]chan core.Dispatch{}}
+	found, err := s.fold(ctx, claim.Epoch(), &r.taken)
+	if err != nil {
+		return nil, err
+	}
+	if r.core, err = core.New(s.cfg.core()); err != nil {
+		return nil, err
+	}
+	r.eventSeq = found.State.Seq
 	if last := found.State.RequestSeq[s.cfg.Pool]; last > reread {
 		r.after = last - reread
 	}
 	live := len(found.Requests)
-	c.Restore(found, time.Now().UnixNano())
+	r.core.Restore(found, time.Now().UnixNano())
 	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))
 	r.wg.Go(r.appendGroups)
 	s.log.Info("pool claimed", "epoch", claim.Epoch(), "events_to", r.eventSeq, "requests_after", r.after, "requests_live", live, "took", time.Since(began))
@@ -236,6 +237,9 @@ func (r *run) listen(ctx context.Context) error {
 // arrive reads a message of REQUESTS, on the reader's goroutine.
 func (r *run) arrive(m streams.StoredRequest) {
 	q, err := decode(m)
+	if r.taken.has(q.Seq, q.ID) {
+		return
+	}
 	a := &arrival{request: q}
 	if err != nil {
 		a.bad = err.Error()

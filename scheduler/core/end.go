@@ -163,7 +163,7 @@ func (c *Core) end(r *request, t schema.Type, reason, message string, now int64)
 	r.unbook()
 	r.state, r.message = ending, message
 	e := c.event(t, r, now)
-	e.Reason, e.Message, e.OutputTokens = reason, message, int32(len(r.resume))
+	e.Reason, e.Message, e.OutputTokens, e.RequestSeq = reason, message, int32(len(r.resume)), r.Seq
 	c.out.add(e, r)
 }
 
