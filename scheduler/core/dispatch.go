@@ -90,7 +90,7 @@ func (c *Core) send(now int64) {
 				continue
 			}
 			bytes += len(r.Body) + 4*len(r.resume)
-			if len(w.batch) > 0 && bytes > c.cfg.MaxBatchBytes {
+			if len(w.batch) > 0 && (bytes > c.cfg.MaxBatchBytes || len(w.batch) == w.most) {
 				break
 			}
 			n++
@@ -139,9 +139,16 @@ func (c *Core) DispatchAnswer(a Answer, now int64) {
 		a.Result, a.Verdicts = Answered, []schema.Verdict{schema.VerdictInvalid}
 	}
 	if a.Result != Answered || len(a.Verdicts) != len(w.batch) {
+		if a.Result == TooLarge { // it never left: no reason to wait
+			w.most = len(w.batch) / 2
+			c.unanswered(w, false, now)
+			w.pause = false
+			return
+		}
 		c.unanswered(w, a.Result == NoListener, now)
 		return
 	}
+	w.most = 0
 	w.lastSeen, w.nobodySince = max(w.lastSeen, now), 0
 	for i, r := range w.batch {
 		if r.state != sending || r.worker != w {

@@ -280,6 +280,8 @@ func (s *script) answer() {
 		a.Result = core.NoAnswer
 	case "nobody":
 		a.Result = core.NoListener
+	case "large":
+		a.Result = core.TooLarge
 	default:
 		for i := range d.Items {
 			a.Verdicts = append(a.Verdicts, schema.Verdict(s.names[min(i+1, len(s.names)-1)]))

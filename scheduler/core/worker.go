@@ -31,6 +31,7 @@ type worker struct {
 	items  []schema.DispatchItem
 	waited []time.Duration
 	number uint64 // of the unanswered dispatch, 0 if there is none
+	most   int    // requests in the next batch, because the last one was too large; 0 is no limit
 	pause  bool   // try again at the next Tick
 	// nobodySince is when a dispatch first found nobody listening.
 	nobodySince int64
