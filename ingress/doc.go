@@ -28,6 +28,12 @@
 //	   │ └──(ended and written)────│─┴─► kept until the grace is over, then closed
 //	   └────(Last-Event-ID)────────┘
 //
+// # Control tokens
+//
+// What a client writes in a message stays text, even if it is the name of a control token such as <|im_end|>; only the
+// template's own become tokens (see controlNames). The prompt of /v1/completions is the whole input of the model, so that
+// names in it are tokens: an application that builds such prompts from what its users write must take them out itself.
+//
 // # Goroutines
 //
 //   - one for each connection (fasthttp's): parses, publishes, writes;

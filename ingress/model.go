@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ type Model struct {
 	// ChatTemplate is the Jinja source from the model's metadata; empty: the model does not chat. BOS and EOS are the
 	// texts of these tokens, which templates name.
 	ChatTemplate, BOS, EOS string
+	// Control are the names of the vocabulary's control tokens (<|im_end|>): in a chat they are tokens only where the
+	// template writes them, and text where a message has them.
+	Control []string
 	// ContextTokens is the longest prompt + output; where live workers have less, they decide.
 	ContextTokens int
 	// VocabTokens is the number of token ids: those of token prompts must be below. 0 takes any.
@@ -37,7 +41,8 @@ type Model struct {
 // served is a model with its compiled template.
 type served struct {
 	Model
-	chat *chatTemplate // nil: does not chat
+	chat    *chatTemplate // nil: does not chat
+	control *controlNames
 }
 
 // catalogue finds models by name. It is immutable.
@@ -49,7 +54,7 @@ type catalogue struct {
 func newCatalogue(models []Model) (*catalogue, error) {
 	c := &catalogue{byName: map[string]*served{}}
 	for _, m := range models {
-		s := &served{Model: m}
+		s := &served{Model: m, control: newControlNames(m.Control)}
 		if m.Tokenizer == nil || m.ContextTokens < 2 {
 			return nil, fmt.Errorf("%w: model %q has no tokenizer or a context of %d tokens", ErrConfig, m.Name, m.ContextTokens)
 		}
@@ -76,16 +81,36 @@ func (m *served) chatPrompt(messages []openai.Message) ([]int32, *openai.Error) 
 	if m.chat == nil {
 		return nil, openai.InvalidParameter("model", "'%s' has no chat template; use /v1/completions", m.Name)
 	}
+	messages = slices.Clone(messages)
+	for i := range messages {
+		messages[i].Content = m.control.mark(messages[i].Content)
+	}
 	text, err := m.chat.render(messages)
 	if err != nil {
 		return nil, err
 	}
 	// A template that writes the first token itself must not get another one.
 	addSpecial := m.BOS == "" || !strings.HasPrefix(text, m.BOS)
-	return m.tokenize("messages", text, addSpecial)
+	if !strings.Contains(text, cut) {
+		return m.tokenize("messages", text, addSpecial)
+	}
+	parts := pieces(text)
+	if len(parts) > m.ContextTokens { // each is a token at least
+		return nil, openai.ContextLengthExceeded("messages", len(parts), m.ContextTokens)
+	}
+	var ids []int32
+	for i, part := range parts {
+		more, err := m.tokenize("messages", part, addSpecial && i == 0)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, more...)
+	}
+	return ids, nil
 }
 
-// textPrompt tokenizes the prompt of a completion.
+// textPrompt tokenizes the prompt of a completion. It is the whole input of the model, as the client wants it: names of
+// control tokens in it are these tokens, so that clients can write their own templates.
 func (m *served) textPrompt(text string) ([]int32, *openai.Error) {
 	return m.tokenize("prompt", text, true)
 }

@@ -2,6 +2,7 @@ package services
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,8 +63,32 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 		Name: servedName(path), Tokenizer: out.weights, ChatTemplate: f.ChatTemplate, BOS: f.BOSText, EOS: f.EOSText,
 		ContextTokens: contextTokens(e, f.ContextTokens), VocabTokens: f.Vocab, Created: time.Now(),
 	}
+	if out.model.Control, err = controlNames(out.weights, f.Vocab, out.weights.IsControl); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
 	out.model.Aliases = aliases(m, out.model.Name)
 	return out, nil
+}
+
+// speller tells the text of a token, with special also that of a control token.
+type speller interface {
+	AppendPiece(dst []byte, token int32, special bool) ([]byte, error)
+}
+
+// controlNames are the texts of a vocabulary's control tokens.
+func controlNames(t speller, vocab int, isControl func(int32) bool) ([]string, error) {
+	var names []string
+	for id := range int32(vocab) {
+		if !isControl(id) {
+			continue
+		}
+		name, err := t.AppendPiece(nil, id, true)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, string(name))
+	}
+	return names, nil
 }
 
 // openVocab loads tokenizer and metadata.
@@ -98,8 +123,10 @@ func openMock(m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
 		ContextTokens: cfg.ContextTokens, VocabTokens: mock.Vocab, Created: time.Now(),
 	}}
 	out.model.Aliases = aliases(m, cfg.Model)
-	if vocabOnly {
-		return out, nil
+	var err error
+	out.model.Control, err = controlNames(mock.Tokenizer{}, mock.Vocab, func(id int32) bool { return mock.EndOfText <= id && id <= mock.TurnEnd })
+	if err != nil || vocabOnly {
+		return out, err
 	}
 	b, err := mock.New(cfg)
 	if err != nil {
