@@ -20,6 +20,10 @@ const (
 	mib = int64(1) << 20
 )
 
+// eventsDuplicates is for how long EVENTS remembers ids: all of them in memory, so that a longer outage is bridged by
+// looking into the log instead.
+const eventsDuplicates = 2 * time.Minute
+
 // Limits bounds what the streams keep. Zero fields take the defaults of DefaultLimits.
 type Limits struct {
 	RequestsAge   time.Duration
@@ -56,7 +60,7 @@ func Catalog(l Limits, replicas int) []jetstream.StreamConfig {
 			Name: Events, Subjects: []string{"evt.>"},
 			Description: "lifecycle events: the truth that every state is a fold of",
 			Retention:   jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, Storage: jetstream.FileStorage,
-			MaxAge: l.EventsAge, MaxBytes: l.EventsBytes, Duplicates: 2 * time.Minute,
+			MaxAge: l.EventsAge, MaxBytes: l.EventsBytes, Duplicates: eventsDuplicates,
 			AllowDirect: true, AllowAtomicPublish: true, Replicas: replicas,
 		},
 		{

@@ -31,6 +31,8 @@ type Client struct {
 	js  jetstream.JetStream
 	cfg Config
 	log *slog.Logger
+	// remembered is for how long the server surely knows the id of a message that was sent.
+	remembered time.Duration
 }
 
 // Connect connects to the embedded server if one is given, else to cfg.URL, retrying until ctx ends. onReconnect, if
@@ -101,7 +103,7 @@ func Connect(ctx context.Context, cfg Config, embedded *Server, log *slog.Logger
 				nc.Close()
 				return nil, fmt.Errorf("streams: jetstream: %w", err)
 			}
-			return &Client{nc: nc, js: js, cfg: cfg, log: log}, nil
+			return &Client{nc: nc, js: js, cfg: cfg, log: log, remembered: eventsDuplicates / 2}, nil
 		}
 		if errors.Is(err, nats.ErrAuthorization) {
 			return nil, fmt.Errorf("streams: connecting to %s: %w", url, err)
@@ -130,7 +132,8 @@ func (c *Client) Connected() bool { return c.nc.IsConnected() }
 func (c *Client) JetStream() jetstream.JetStream { return c.js }
 
 // Setup makes every stream that is missing and updates the configuration of the others. It may be repeated and run
-// by several services at once. It never deletes data: an existing stream's limits are raised if need be, never lowered.
+// by several services at once. It never deletes data: an existing stream's limits and replicas are raised if
+// need be, never lowered.
 func (c *Client) Setup(ctx context.Context) error {
 	if got := c.nc.MaxPayload(); got < MaxPayload {
 		c.log.Warn("server's max_payload is below ours: large prompts will be refused", "server_bytes", got, "want_bytes", MaxPayload)
@@ -161,6 +164,9 @@ func (c *Client) setup(ctx context.Context, want jetstream.StreamConfig) error {
 	}
 	want.MaxAge = atLeast(want.MaxAge, have.MaxAge)
 	want.MaxBytes = atLeast(want.MaxBytes, have.MaxBytes)
+	if have.Replicas > want.Replicas { // one service that was not told must not thin out a cluster
+		want.Replicas, want.PersistMode = have.Replicas, have.PersistMode
+	}
 	if _, err = c.js.UpdateStream(ctx, want); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -14,51 +15,126 @@ import (
 	"github.com/synadia-io/orbit.go/jetstreamext"
 )
 
-// store publishes messages in order, all in flight at once, and waits until every one is stored; seqs[i] is where
-// msgs[i] lies. What the server did not confirm is sent again, from the first such message on: ids make that harmless.
-// It returns the first error that repeating cannot cure.
-func (c *Client) store(ctx context.Context, msgs []*nats.Msg) (seqs []uint64, err error) {
+// store publishes messages to EVENTS in order, all in flight at once, and waits until every one is stored; seqs[i] is
+// where msgs[i] lies, behind after. What the server did not confirm is sent again: ids make that harmless for as long as
+// the server remembers them, and after that the log itself is asked. It returns the first error that repeating cannot
+// cure, which msgs[len(seqs)] met.
+func (c *Client) store(ctx context.Context, after uint64, msgs []*nats.Msg) (seqs []uint64, err error) {
 	seqs = make([]uint64, len(msgs))
-	futures := make([]jetstream.PubAckFuture, 0, len(msgs))
-	for done, wait := 0, 50*time.Millisecond; done < len(msgs); {
-		futures = futures[:0]
-		var failed error
-		for _, m := range msgs[done:] {
-			m.Reply = ""
-			f, err := c.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(c.cfg.Timeout))
-			if err != nil {
-				failed = err
-				break
-			}
-			futures = append(futures, f)
-		}
-		for _, f := range futures {
-			select {
-			case ack := <-f.Ok():
-				if failed == nil {
-					seqs[done] = ack.Sequence
-					done++
-				}
-			case err := <-f.Err():
-				if failed == nil {
-					failed = err
-				}
-			}
-		}
+	futures := make([]jetstream.PubAckFuture, len(msgs))
+	began := time.Now()
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		failed := c.storeOnce(msgs, seqs, futures)
 		if failed == nil {
-			continue
+			return seqs, nil
 		}
 		if err := publishError(failed); !errors.Is(err, ErrUnavailable) {
-			return seqs[:done], err
+			return seqs[:slices.Index(seqs, 0)], err
 		}
-		select {
-		case <-ctx.Done():
-			return seqs[:done], publishError(failed)
-		case <-time.After(wait):
-			wait = min(2*wait, time.Second)
+		if err := c.again(ctx, wait, began, after, msgs, seqs); err != nil {
+			return seqs[:slices.Index(seqs, 0)], fmt.Errorf("%w: %w", err, failed)
 		}
 	}
-	return seqs, nil
+}
+
+// storeOnce publishes the messages that have no sequence yet, and returns the error that the first of them met.
+func (c *Client) storeOnce(msgs []*nats.Msg, seqs []uint64, futures []jetstream.PubAckFuture) (failed error) {
+	var stop error
+	n := 0 // messages that were looked at
+	for ; n < len(msgs) && stop == nil; n++ {
+		if futures[n] = nil; seqs[n] == 0 {
+			msgs[n].Reply = ""
+			futures[n], stop = c.js.PublishMsgAsync(msgs[n], jetstream.WithRetryAttempts(0), jetstream.WithStallWait(c.cfg.Timeout))
+		}
+	}
+	for i, f := range futures[:n] {
+		if f == nil {
+			continue
+		}
+		select {
+		case ack := <-f.Ok():
+			seqs[i] = ack.Sequence
+		case err := <-f.Err():
+			if failed == nil {
+				failed = err
+			}
+		}
+	}
+	if failed == nil {
+		failed = stop
+	}
+	return failed
+}
+
+// again waits until what has no sequence may be sent again. If the server may have forgotten the ids since they were sent
+// first, it looks into the log for them, so that an outage longer than its memory stores nothing twice. It returns
+// ErrUnavailable when ctx ends.
+func (c *Client) again(ctx context.Context, wait time.Duration, began time.Time, after uint64, msgs []*nats.Msg, seqs []uint64) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ErrUnavailable
+		case <-time.After(wait):
+		}
+		if !c.Connected() { // publishing would only fill the client library's buffer
+			continue
+		}
+		if time.Since(began) < c.remembered {
+			return nil
+		}
+		err := c.find(ctx, after, msgs, seqs)
+		if err == nil {
+			return nil
+		}
+		c.log.Warn("waiting to see what was stored", "error", err)
+	}
+}
+
+// findTimeout bounds one look into the log.
+const findTimeout = time.Minute
+
+// find fills in the sequences of messages that lie in EVENTS behind after, although nobody was told.
+func (c *Client) find(ctx context.Context, after uint64, msgs []*nats.Msg, seqs []uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	missing := map[string]int{}
+	var subjects []string
+	for i, m := range msgs {
+		if seqs[i] == 0 {
+			missing[m.Header.Get(jetstream.MsgIDHeader)] = i
+			subjects = append(subjects, m.Subject)
+		}
+	}
+	slices.Sort(subjects)
+	cons, err := c.js.OrderedConsumer(ctx, Events, jetstream.OrderedConsumerConfig{
+		FilterSubjects: slices.Compact(subjects), DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1, HeadersOnly: true,
+	})
+	if err != nil {
+		return publishError(err)
+	}
+	pending := cons.CachedInfo().NumPending
+	if pending == 0 {
+		return nil
+	}
+	it, err := cons.Messages()
+	if err != nil {
+		return publishError(err)
+	}
+	defer it.Stop()
+	for range pending {
+		m, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return publishError(err)
+		}
+		if i, ok := missing[m.Headers().Get(jetstream.MsgIDHeader)]; ok {
+			meta, err := m.Metadata()
+			if err != nil {
+				return publishError(err)
+			}
+			seqs[i] = meta.Sequence.Stream
+		}
+	}
+	return nil
 }
 
 // EventWriter stores events in the order of Emit without making the emitter wait: what gathers while one group is
@@ -67,6 +143,7 @@ type EventWriter struct {
 	c     *Client
 	limit int
 	fail  func(*nats.Msg, error)
+	after uint64 // in EVENTS: the last one stored by an earlier group; owned by the writer's goroutine
 
 	mu      sync.Mutex
 	room    *sync.Cond // Emit waits for room, Flush for emptiness
@@ -78,8 +155,8 @@ type EventWriter struct {
 }
 
 // NewEventWriter starts a writer that holds up to limit events before Emit blocks. It stops with Close; ctx only ends
-// its retries, so that it should outlive the emitters. fail, if not nil, hears of each event that cannot be stored
-// (too large, store full): everything else is retried.
+// its retries, so that it should outlive the emitters. fail, if not nil, hears of each event that can never be stored
+// (too large): everything else is retried, a full store included.
 func (c *Client) NewEventWriter(ctx context.Context, limit int, fail func(id string, err error)) *EventWriter {
 	w := &EventWriter{c: c, limit: limit, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
 	w.room = sync.NewCond(&w.mu)
@@ -127,10 +204,7 @@ func (w *EventWriter) Pending() int {
 
 // Close stores what was emitted, within ctx, and stops the writer.
 func (w *EventWriter) Close(ctx context.Context) error {
-	w.mu.Lock()
-	w.closed = true
-	w.room.Broadcast()
-	w.mu.Unlock()
+	w.shut()
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -145,11 +219,20 @@ func (w *EventWriter) Close(ctx context.Context) error {
 	return nil
 }
 
+// shut refuses later events.
+func (w *EventWriter) shut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+	w.room.Broadcast()
+}
+
 // group bounds what is in flight at once: enough to keep the server busy, below the client library's own bound.
 const group = 512
 
 func (w *EventWriter) run(ctx context.Context) {
 	defer close(w.stopped)
+	defer w.shut() // nobody waits for room any more
 	for {
 		w.mu.Lock()
 		n := min(len(w.queue), group)
@@ -170,17 +253,30 @@ func (w *EventWriter) run(ctx context.Context) {
 				return
 			}
 		}
-		for len(msgs) > 0 {
-			seqs, err := w.c.store(ctx, msgs)
+		for wait := 100 * time.Millisecond; len(msgs) > 0; {
+			seqs, err := w.c.store(ctx, w.after, msgs)
 			msgs = msgs[len(seqs):]
+			for _, seq := range seqs {
+				w.after = max(w.after, seq)
+			}
 			if err == nil {
 				break
+			}
+			if errors.Is(err, ErrFull) {
+				w.c.log.Error("EVENTS is full: events wait until there is room", "events", w.Pending(), "error", err)
+				select {
+				case <-time.After(wait):
+				case <-ctx.Done():
+				}
+				wait = min(2*wait, 2*time.Second)
 			}
 			if ctx.Err() != nil {
 				return // Pending tells how many were left
 			}
-			w.fail(msgs[0], err)
-			msgs = msgs[1:]
+			if !errors.Is(err, ErrFull) {
+				w.fail(msgs[0], err)
+				msgs = msgs[1:]
+			}
 		}
 		w.mu.Lock()
 		w.flying = 0
@@ -194,6 +290,7 @@ type Appender struct {
 	c     *Client
 	pool  string
 	epoch uint64
+	after uint64 // in EVENTS: everything appended from now on lies behind it
 }
 
 // ClaimPool takes a pool over: it stores an epoch event, from which on older schedulers of the pool are fenced.
@@ -202,7 +299,7 @@ func (c *Client) ClaimPool(ctx context.Context, pool, source string, now time.Ti
 	if err != nil {
 		return nil, fmt.Errorf("streams: claiming pool %s: %w", pool, err)
 	}
-	return &Appender{c: c, pool: pool, epoch: seq}, nil
+	return &Appender{c: c, pool: pool, epoch: seq, after: seq}, nil
 }
 
 // Epoch is the sequence of the epoch event, larger than every earlier scheduler's.
@@ -226,30 +323,37 @@ func (a *Appender) Append(ctx context.Context, events []*schema.Event) ([]uint64
 		m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{EpochSubject(a.pool)}
 		msgs[i] = m
 	}
+	store := a.c.storeAtomic
 	if a.c.cfg.Replicas == 1 {
-		return a.c.store(ctx, msgs)
+		store = a.c.store
 	}
-	return a.c.storeAtomic(ctx, msgs)
+	seqs, err := store(ctx, a.after, msgs)
+	if err == nil {
+		a.after = slices.Max(seqs)
+	}
+	return seqs, err
 }
 
-// storeAtomic stores messages as one batch: all or none.
-func (c *Client) storeAtomic(ctx context.Context, msgs []*nats.Msg) ([]uint64, error) {
+// storeAtomic is store with messages as one batch: all or none.
+func (c *Client) storeAtomic(ctx context.Context, after uint64, msgs []*nats.Msg) ([]uint64, error) {
+	seqs := make([]uint64, len(msgs))
+	began := time.Now()
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		last, err := c.tryAtomic(ctx, msgs)
-		if err == nil {
-			seqs := make([]uint64, len(msgs))
+		last, failed := c.tryAtomic(ctx, msgs)
+		if failed == nil {
 			for i := range seqs {
 				seqs[i] = last - uint64(len(msgs)-1-i)
 			}
 			return seqs, nil
 		}
-		if err = publishError(err); !errors.Is(err, ErrUnavailable) {
+		if err := publishError(failed); !errors.Is(err, ErrUnavailable) {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(wait):
+		if err := c.again(ctx, wait, began, after, msgs, seqs); err != nil {
+			return nil, fmt.Errorf("%w: %w", err, failed)
+		}
+		if seqs[0] != 0 {
+			return seqs, nil
 		}
 	}
 }
