@@ -53,6 +53,7 @@ func NewContext(m *Model, options ContextOptions) (*Context, error) {
 		sequences:          C.uint32_t(options.Sequences),
 		threads:            C.int32_t(options.Threads),
 		batch_threads:      C.int32_t(options.BatchThreads),
+		flash_attention:    C.bool(options.FlashAttention),
 	}, (*C.int32_t)(flag), text.c())
 	if context == nil {
 		C.free(unsafe.Pointer(flag))
@@ -224,9 +225,14 @@ func (c *Context) SeqPosMax(s SeqID) (Pos, error) {
 }
 
 // Clear empties the cache. It does nothing after Close.
-func (c *Context) Clear() {
+func (c *Context) Clear() { c.clear(false) }
+
+// Zero is Clear, and also overwrites what the cells held: masked attention multiplies it by zero, which a NaN survives.
+func (c *Context) Zero() { c.clear(true) }
+
+func (c *Context) clear(data bool) {
 	if c.context != nil {
-		C.llama_memory_clear(c.memory, false)
+		C.llama_memory_clear(c.memory, C.bool(data))
 	}
 }
 

@@ -79,5 +79,8 @@ func (*Context) SeqPosMax(SeqID) (Pos, error) { return -1, ErrNotBuilt }
 // Clear does nothing.
 func (*Context) Clear() {}
 
+// Zero does nothing.
+func (*Context) Zero() {}
+
 // Close does nothing.
 func (*Context) Close() error { return nil }

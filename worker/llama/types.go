@@ -82,6 +82,9 @@ type ContextOptions struct {
 	Sequences        int // sequence ids; at most MaxSequences
 	Threads          int // for batches of one token
 	BatchThreads     int // for larger batches
+	// FlashAttention fuses attention where the model and the device can. It saves memory; on a CPU its rounding depends
+	// on which cells a sequence has, so that a text may depend on what else is running.
+	FlashAttention bool
 }
 
 // DefaultContextOptions suits a small model: 8,192 cells, 64 sequences, one thread. More threads than idle cores make decoding

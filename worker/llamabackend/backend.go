@@ -24,6 +24,8 @@ type Backend struct {
 
 	batch    *llama.Batch
 	last     []int            // row of each entry's last token
+	fed      [][]int32        // what each sequence's cells hold, by sequence id
+	inStep   []bool           // by sequence id
 	samplers []sample.Sampler // by sequence id
 	scratch  sample.Scratch
 }
@@ -54,6 +56,8 @@ func Open(cfg Config, log *slog.Logger) (*Backend, error) {
 		model: model, context: context, log: log,
 		batch:    llama.NewBatch(co.BatchTokens),
 		last:     make([]int, co.Sequences),
+		fed:      make([][]int32, co.Sequences),
+		inStep:   make([]bool, co.Sequences),
 		samplers: make([]sample.Sampler, co.Sequences),
 	}
 	if b.info, err = describe(&cfg, model.Facts(), co); err != nil {
@@ -112,46 +116,155 @@ func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
 	if err := b.context.SeqRemove(int32(seq), 0, -1); err != nil { // empty already, unless a Drop went wrong
 		return err
 	}
+	b.fed[seq] = b.fed[seq][:0]
 	return b.samplers[seq].Reset(s.Sampling, s.Prompt, s.Output)
 }
 
 // Step implements worker.Backend.
 func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
-	b.batch.Reset()
+	if err := b.decode(step.Entries); err != nil {
+		return err
+	}
+	poisoned := false
 	for i := range step.Entries {
-		e := &step.Entries[i]
+		ok, err := b.finite(i)
+		if err != nil {
+			return err
+		}
+		poisoned = poisoned || !ok
+	}
+	for i := range step.Entries {
+		if e := &step.Entries[i]; !e.Prefill {
+			for _, token := range e.Tokens {
+				b.samplers[e.Seq].Accept(token)
+			}
+		}
+	}
+	if poisoned {
+		if err := b.isolate(step, rows); err != nil {
+			return err
+		}
+	} else {
+		for i := range step.Entries {
+			b.sample(&step.Entries[i], b.last[i], &rows[i])
+		}
+	}
+	for i := range step.Entries {
+		if e := &step.Entries[i]; rows[i].Err == nil {
+			b.fed[e.Seq] = append(b.fed[e.Seq][:e.Pos], e.Tokens...)
+		}
+	}
+	return nil
+}
+
+// decode feeds the entries. Each one's last token gets logits, sampled or not: what a prefill computed wrong must be
+// seen in the step that did it.
+func (b *Backend) decode(entries []batch.Entry) error {
+	b.batch.Reset()
+	for i := range entries {
+		e := &entries[i]
 		for k, token := range e.Tokens {
-			row, err := b.batch.Add(token, e.Pos+int32(k), e.Sample && k == len(e.Tokens)-1, int32(e.Seq))
+			row, err := b.batch.Add(token, e.Pos+int32(k), k == len(e.Tokens)-1, int32(e.Seq))
 			if err != nil {
 				return err
 			}
 			b.last[i] = row
 		}
 	}
-	if err := b.context.Decode(b.batch); err != nil {
-		return err
-	}
-	for i := range step.Entries {
-		e := &step.Entries[i]
-		s := &b.samplers[e.Seq]
-		if !e.Prefill {
-			for _, token := range e.Tokens {
-				s.Accept(token)
-			}
+	return b.context.Decode(b.batch)
+}
+
+// finite reports whether entry i of the last decode came to numbers. A hidden state with a NaN in it makes every logit
+// one, so that the first tells.
+func (b *Backend) finite(i int) (bool, error) {
+	logits, err := b.context.Logits(b.last[i])
+	return err == nil && logits[0] == logits[0], err
+}
+
+// isolate finds who is to blame for a NaN and lets the others go on. All sequences share one cache, and attention
+// multiplies what it masks by zero, which a NaN survives, also in a cell that nobody uses any more: the cache is
+// emptied, zeroed and computed again from what was fed, one sequence after the other; who still comes to NaN fails, and
+// it begins again without it.
+func (b *Backend) isolate(step *batch.Batch, rows []batch.Row) error {
+	for bad := 0; bad >= 0; {
+		b.context.Zero()
+		var err error
+		if bad, err = b.rebuild(step, rows); err != nil {
+			return fmt.Errorf("%w: computing the cache again: %w", worker.ErrBackend, err)
 		}
-		if e.Sample {
-			logits, err := b.context.Logits(b.last[i])
-			if err == nil {
-				rows[i].Token, err = s.Sample(logits, e.Pos+int32(len(e.Tokens)), &b.scratch)
-			}
-			rows[i].Err = err
+		if bad >= 0 {
+			seq := step.Entries[bad].Seq
+			b.log.Warn("sequence came to NaN", "sequence", int(seq))
+			rows[bad].Err, b.fed[seq] = sample.ErrLogits, b.fed[seq][:0]
 		}
 	}
 	return nil
 }
 
+// rebuild fills the empty cache and answers the step's entries, those without an error. It returns the first that came
+// to NaN, or -1.
+func (b *Backend) rebuild(step *batch.Batch, rows []batch.Row) (bad int, err error) {
+	clear(b.inStep)
+	for i := range step.Entries {
+		b.inStep[step.Entries[i].Seq] = true
+	}
+	for seq, tokens := range b.fed {
+		if !b.inStep[seq] && len(tokens) > 0 {
+			if err := b.feed(batch.SeqID(seq), 0, tokens); err != nil {
+				return 0, err
+			}
+		}
+	}
+	for i := range step.Entries {
+		e := &step.Entries[i]
+		if rows[i].Err != nil {
+			continue
+		}
+		if err := b.feed(e.Seq, 0, b.fed[e.Seq][:e.Pos]); err != nil {
+			return 0, err
+		}
+		if err := b.feed(e.Seq, e.Pos, e.Tokens); err != nil {
+			return 0, err
+		}
+		ok, err := b.finite(0)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			return i, nil
+		}
+		b.sample(e, b.last[0], &rows[i])
+	}
+	return -1, nil
+}
+
+// feed computes tokens of one sequence, in as many batches as it takes.
+func (b *Backend) feed(seq batch.SeqID, pos int32, tokens []int32) error {
+	for len(tokens) > 0 {
+		n := min(len(tokens), b.batch.Cap())
+		if err := b.decode([]batch.Entry{{Seq: seq, Pos: pos, Tokens: tokens[:n]}}); err != nil {
+			return err
+		}
+		tokens, pos = tokens[n:], pos+int32(n)
+	}
+	return nil
+}
+
+// sample chooses the token that follows an entry, if one is wanted.
+func (b *Backend) sample(e *batch.Entry, last int, row *batch.Row) {
+	if !e.Sample {
+		return
+	}
+	logits, err := b.context.Logits(last)
+	if err == nil {
+		row.Token, err = b.samplers[e.Seq].Sample(logits, e.Pos+int32(len(e.Tokens)), &b.scratch)
+	}
+	row.Err = err
+}
+
 // Drop implements worker.Backend.
 func (b *Backend) Drop(seq batch.SeqID) {
+	b.fed[seq] = b.fed[seq][:0]
 	if err := b.context.SeqRemove(int32(seq), 0, -1); err != nil {
 		b.log.Error("sequence not removed", "sequence", int(seq), "error", err)
 	}

@@ -20,7 +20,9 @@ type Config struct {
 	Cells       int    // KV cells, one for each token of all sequences together
 	Sequences   int    // sequence ids: requests that the engine can hold at once, in [1, 256]
 	BatchTokens int    // most tokens computed in one step
-	Threads     int    // of a step; more than there are idle cores makes it slower by orders of magnitude
+	// FlashAttention fuses attention where the model and the device can; on a CPU, texts may then depend on what else runs.
+	FlashAttention bool
+	Threads        int // of a step; more than there are idle cores makes it slower by orders of magnitude
 }
 
 // DefaultConfig suits a small model, which is still to be named: 8,192 cells, 32 sequences, one thread.
@@ -51,6 +53,6 @@ func (c *Config) options() (llama.ModelOptions, llama.ContextOptions) {
 	m.GPULayers = c.GPULayers
 	return m, llama.ContextOptions{
 		Cells: c.Cells, Sequences: c.Sequences, BatchTokens: c.BatchTokens, MicroBatchTokens: c.BatchTokens,
-		Threads: c.Threads, BatchThreads: c.Threads,
+		Threads: c.Threads, BatchThreads: c.Threads, FlashAttention: c.FlashAttention,
 	}
 }

@@ -81,10 +81,8 @@ func TestConformance(t *testing.T) {
 			}
 			return logits[chosen] - logits[other]
 		},
-		// llama.cpp's flash attention adds up in half precision on the CPU: where a sequence's later tokens lie in earlier
-		// cells (some that another gave back), the order and with it the logits change; by 0.2 to 0.5 (root mean square,
-		// of logits with a deviation of 3) with the random weights here, as much as without flash attention at all.
-		Tie: 1.5, TieRatio: 0.15,
+		// Batches of other sizes add up in another order; the logits here have a deviation of 3.
+		Tie: 0.3, TieRatio: 0.02,
 	})
 }
 
@@ -218,7 +216,7 @@ func TestNaNFailsOneRequest(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d tokens beside it agree", same, 3*6*12)
-	if same < 3*6*12*8/10 {
+	if same < 3*6*12*98/100 {
 		t.Errorf("%d of %d tokens beside it agree", same, 3*6*12)
 	}
 }
