@@ -25,6 +25,9 @@ var (
 	ErrNoListener = errors.New("streams: nobody listens")
 )
 
+// ackTimeout is how long a pipelined publish waits before it is sent again: a dying server takes some along unanswered.
+const ackTimeout = 2 * time.Second
+
 // Client is one service's connection.
 type Client struct {
 	nc  *nats.Conn
@@ -98,7 +101,7 @@ func Connect(ctx context.Context, cfg Config, embedded *Server, log *slog.Logger
 			js, err := jetstream.New(nc,
 				jetstream.WithDefaultTimeout(cfg.Timeout),
 				jetstream.WithPublishAsyncMaxPending(1024),
-				jetstream.WithPublishAsyncTimeout(cfg.Timeout))
+				jetstream.WithPublishAsyncTimeout(min(cfg.Timeout, ackTimeout)))
 			if err != nil {
 				nc.Close()
 				return nil, fmt.Errorf("streams: jetstream: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,8 @@ func (c *Client) tail(ctx context.Context, stream string, after uint64, subjects
 		FilterSubjects: subjects,
 		DeliverPolicy:  jetstream.DeliverByStartSequencePolicy,
 		OptStartSeq:    after + 1,
+		// A reader that has stopped leaves its consumer to the server, which has a limited number of them.
+		InactiveThreshold: 30 * time.Second,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("streams: reading %s after %d: %w", stream, after, publishError(err))

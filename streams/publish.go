@@ -52,7 +52,8 @@ func (c *Client) PublishDeadLetter(ctx context.Context, service, id, reason stri
 // publish stores m, which has a message id, repeating until the server answers or ctx ends.
 func (c *Client) publish(ctx context.Context, m *nats.Msg) (uint64, error) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		once, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+		// What a dying server took along is never answered: the first tries are short.
+		once, cancel := context.WithTimeout(ctx, min(10*wait, c.cfg.Timeout))
 		ack, err := c.js.PublishMsg(once, m, jetstream.WithRetryAttempts(0))
 		cancel()
 		if err == nil {
