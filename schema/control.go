@@ -146,6 +146,9 @@ func (s *WorkerState) Validate() error {
 		return fmt.Errorf("%w worker state: interval_ns is %d", ErrInvalid, s.Interval)
 	case s.Slots < 0 || s.PageTokens < 1 || s.KVPages < 0:
 		return fmt.Errorf("%w worker state: slots %d, page_tokens %d, kv_pages %d", ErrInvalid, s.Slots, s.PageTokens, s.KVPages)
+	case s.Running|s.Waiting|s.ContextTokens|s.KVFreePages|s.KVHighWater < 0:
+		return fmt.Errorf("%w worker state: running %d, waiting %d, context_tokens %d, kv_free_pages %d, kv_high_water_pages %d",
+			ErrInvalid, s.Running, s.Waiting, s.ContextTokens, s.KVFreePages, s.KVHighWater)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ type Event struct {
 	// Time is when it happened, UTC, by the writer's clock. For order and for differences between writers use
 	// JetStream's sequence and store time.
 	Time    int64     `json:"time_ns"`
-	Source  string    `json:"source"` // the writer: a service instance
+	Source  string    `json:"source"` // the writer: a service instance (see ValidName)
 	Request RequestID `json:"request_id,omitempty"`
 	Attempt uint32    `json:"attempt,omitempty"`
 	Ordinal uint32    `json:"ordinal,omitempty"` // tells apart repeated events of one attempt (preempted), from 0
@@ -116,7 +116,7 @@ type Event struct {
 	Ingress IngressID `json:"ingress,omitempty"`
 	Worker  WorkerID  `json:"worker,omitempty"`
 
-	ClientRequest string        `json:"client_request_id,omitempty"` // the client's X-Request-Id, at most 128 bytes
+	ClientRequest string        `json:"client_request_id,omitempty"` // the client's X-Request-Id, at most MaxClientRequest bytes
 	Kind          Kind          `json:"kind,omitempty"`
 	Class         Class         `json:"class,omitempty"`
 	Stream        bool          `json:"stream,omitempty"`
@@ -219,7 +219,11 @@ var rules = map[Type]need{
 	Epoch:           needPool,
 }
 
-// Validate returns ErrInvalid, naming the field, if the event breaks a rule of its type.
+// MaxClientRequest is the longest client_request_id, in bytes.
+const MaxClientRequest = 128
+
+// Validate returns ErrInvalid, naming the field, if the event breaks a rule of its type, or holds a count or a duration
+// below 0 (but for budget_ns: late already).
 func (e *Event) Validate() error {
 	n, ok := rules[e.Type]
 	if !ok {
@@ -231,8 +235,10 @@ func (e *Event) Validate() error {
 	switch {
 	case e.Time <= 0:
 		return bad("time_ns", e.Time)
-	case e.Source == "":
+	case !ValidName(e.Source): // it becomes part of ids and headers
 		return bad("source", e.Source)
+	case len(e.ClientRequest) > MaxClientRequest:
+		return bad("client_request_id", e.ClientRequest)
 	case n&needRequest != 0 && !e.Request.Valid():
 		return bad("request_id", e.Request)
 	case n&needAttempt != 0 && e.Attempt == 0:
@@ -249,6 +255,24 @@ func (e *Event) Validate() error {
 		return bad("reason", e.Reason)
 	case n&needRequestSeq != 0 && e.RequestSeq == 0:
 		return bad("request_seq", e.RequestSeq)
+	}
+	counts := int64(e.PromptTokens | e.CachedTokens | e.MaxTokens | e.OutputTokens | e.ResumeTokens | e.QueueDepth | e.Slots | e.KVPages | e.ContextTokens)
+	times := e.Grace | e.RetryAfter | e.QueueTime | e.PrefillTime | e.DecodeTime | e.TTFT | e.E2E
+	if counts|int64(times) >= 0 { // the sign of all of them at once
+		return nil
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"grace_ns", int64(e.Grace)}, {"retry_after_ns", int64(e.RetryAfter)}, {"prompt_tokens", int64(e.PromptTokens)}, {"cached_tokens", int64(e.CachedTokens)},
+		{"max_tokens", int64(e.MaxTokens)}, {"output_tokens", int64(e.OutputTokens)}, {"resume_tokens", int64(e.ResumeTokens)}, {"queue_ns", int64(e.QueueTime)},
+		{"prefill_ns", int64(e.PrefillTime)}, {"decode_ns", int64(e.DecodeTime)}, {"ttft_ns", int64(e.TTFT)}, {"e2e_ns", int64(e.E2E)},
+		{"queue_depth", int64(e.QueueDepth)}, {"slots", int64(e.Slots)}, {"kv_pages", int64(e.KVPages)}, {"context_tokens", int64(e.ContextTokens)},
+	} {
+		if f.value < 0 {
+			return bad(f.name, f.value)
+		}
 	}
 	return nil
 }

@@ -44,9 +44,35 @@ type WorkerLife struct {
 	UpAt  int64 // store time of its first worker_up
 }
 
-// tombstones is how many settled requests a State remembers, so that late events of theirs (an admitted stored after
-// a finished) do not bring them back. At 10,000 requests/s it covers 6 s between two writers.
+// tombstones is how many settled requests, and how many ended lives of workers, a State remembers, so that late events of
+// theirs (an admitted stored after a finished) do not bring them back. At 10,000 requests/s it covers 6 s between two
+// writers.
 const tombstones = 1 << 16
+
+// recent is a set of the last tombstones ids that were added.
+type recent[ID comparable] struct {
+	ids  map[ID]struct{}
+	ring []ID // of ids, oldest at next once it is full
+	next int
+}
+
+func newRecent[ID comparable]() recent[ID] { return recent[ID]{ids: map[ID]struct{}{}} }
+
+func (r *recent[ID]) has(id ID) bool { _, ok := r.ids[id]; return ok }
+
+func (r *recent[ID]) add(id ID) {
+	if r.has(id) {
+		return
+	}
+	r.ids[id] = struct{}{}
+	if len(r.ring) < tombstones {
+		r.ring = append(r.ring, id)
+		return
+	}
+	delete(r.ids, r.ring[r.next])
+	r.ring[r.next] = id
+	r.next = (r.next + 1) % tombstones
+}
 
 // State is the fold of the event log: every unfinished request and every worker that is up. It is a plain value
 // owned by one goroutine; the zero value is not usable, see NewState.
@@ -60,10 +86,8 @@ type State struct {
 	// Seq is the sequence of the last event applied.
 	Seq uint64
 
-	settled map[RequestID]struct{}
-	ring    []RequestID // of settled, oldest at next
-	next    int
-	down    map[WorkerID]struct{}
+	settled recent[RequestID]
+	down    recent[WorkerID]
 }
 
 // NewState returns the state before the first event.
@@ -73,8 +97,8 @@ func NewState() *State {
 		Workers:    map[WorkerID]*WorkerLife{},
 		Epoch:      map[string]uint64{},
 		RequestSeq: map[string]uint64{},
-		settled:    map[RequestID]struct{}{},
-		down:       map[WorkerID]struct{}{},
+		settled:    newRecent[RequestID](),
+		down:       newRecent[WorkerID](),
 	}
 }
 
@@ -86,10 +110,11 @@ type Stored struct {
 }
 
 // Settled reports whether id ended among the last 65,536 that did.
-func (s *State) Settled(id RequestID) bool { _, ok := s.settled[id]; return ok }
+func (s *State) Settled(id RequestID) bool { return s.settled.has(id) }
 
-// Down reports whether a worker's life has ended: it is not to be given work, and what it still says is not believed.
-func (s *State) Down(id WorkerID) bool { _, ok := s.down[id]; return ok }
+// Down reports whether a worker's life is among the last 65,536 that ended: it is not to be given work, and what it still
+// says is not believed.
+func (s *State) Down(id WorkerID) bool { return s.down.has(id) }
 
 // Apply folds one event into the state. It is pure, ignores what it has seen before (e.Seq ≤ s.Seq), and comes to
 // the same state for any interleaving of writers that keeps each writer's own order and cause before effect (a worker
@@ -104,8 +129,7 @@ func (s *State) Apply(e *Stored) {
 	s.Seq = e.Seq
 	switch e.Type {
 	case WorkerUp:
-		_, gone := s.down[e.Worker]
-		if _, again := s.Workers[e.Worker]; !gone && !again {
+		if _, again := s.Workers[e.Worker]; !again && !s.Down(e.Worker) {
 			s.Workers[e.Worker] = &WorkerLife{ID: e.Worker, Pool: e.Pool, Model: e.Model, UpAt: e.StoredAt}
 		}
 		return
@@ -127,7 +151,7 @@ func (s *State) Apply(e *Stored) {
 	}
 	r := s.Requests[e.Request]
 	if e.Type.Terminal() {
-		if _, zombie := s.down[e.Worker]; !zombie && (r == nil || e.Attempt >= r.Attempt) {
+		if !s.Down(e.Worker) && (r == nil || e.Attempt >= r.Attempt) {
 			s.settle(e.Request)
 		}
 		return
@@ -152,7 +176,7 @@ func (s *State) Apply(e *Stored) {
 			return
 		}
 		r.Attempt, r.Worker, r.Resume, r.Phase = e.Attempt, e.Worker, e.Resume, PhaseDispatched
-		if _, gone := s.down[e.Worker]; gone {
+		if s.Down(e.Worker) {
 			r.Phase = PhaseLost
 		}
 	case CancelRequested:
@@ -163,7 +187,7 @@ func (s *State) Apply(e *Stored) {
 }
 
 func (s *State) workerDown(id WorkerID) {
-	s.down[id] = struct{}{}
+	s.down.add(id)
 	delete(s.Workers, id)
 	for _, r := range s.Requests {
 		if r.Worker == id && r.Phase == PhaseDispatched {
@@ -174,14 +198,7 @@ func (s *State) workerDown(id WorkerID) {
 
 func (s *State) settle(id RequestID) {
 	delete(s.Requests, id)
-	s.settled[id] = struct{}{}
-	if len(s.ring) < tombstones {
-		s.ring = append(s.ring, id)
-		return
-	}
-	delete(s.settled, s.ring[s.next])
-	s.ring[s.next] = id
-	s.next = (s.next + 1) % tombstones
+	s.settled.add(id)
 }
 
 // ForgetOrphans drops cancel requests older than the given store time whose accepted event never came: their

@@ -85,7 +85,7 @@ func viewOf(log []Stored, s *State) *view {
 	for pool, seq := range s.Epoch {
 		v.Epoch[pool] = log[seq-1].Time
 	}
-	v.Settled = slices.Sorted(maps.Keys(s.settled))
+	v.Settled = slices.Sorted(maps.Keys(s.settled.ids))
 	return v.clone()
 }
 

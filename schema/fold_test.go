@@ -217,7 +217,7 @@ func dump(s *State) (lines []string) {
 		}
 		lines = append(lines, line)
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.settled)) {
+	for _, id := range slices.Sorted(maps.Keys(s.settled.ids)) {
 		settled = append(settled, scenarioName(id))
 	}
 	list("settled", settled)
@@ -238,8 +238,8 @@ func TestTombstonesAreBounded(t *testing.T) {
 		s.Apply(&Stored{Event: e, Seq: s.Seq + 1})
 		e.Type = Finished
 		s.Apply(&Stored{Event: e, Seq: s.Seq + 1})
-		if len(s.settled) > tombstones || len(s.ring) > tombstones || cap(s.ring) > 2*tombstones {
-			t.Fatalf("after %d: %d tombstones in a ring of %d", i+1, len(s.settled), cap(s.ring))
+		if len(s.settled.ids) > tombstones || len(s.settled.ring) > tombstones || cap(s.settled.ring) > 2*tombstones {
+			t.Fatalf("after %d: %d tombstones in a ring of %d", i+1, len(s.settled.ids), cap(s.settled.ring))
 		}
 	}
 	for i := range 2*tombstones + extra {
@@ -249,5 +249,16 @@ func TestTombstonesAreBounded(t *testing.T) {
 	}
 	if len(s.Requests) != 0 {
 		t.Errorf("%d requests are unfinished", len(s.Requests))
+	}
+}
+
+// A state that folds for years does not remember every worker that there was.
+func TestFoldForgetsOldWorkers(t *testing.T) {
+	s := NewState()
+	for n := range uint64(tombstones + 2) {
+		s.Apply(&Stored{Seq: n + 1, Event: Event{Type: WorkerDown, Worker: WorkerID(strconv.FormatUint(n, 10))}})
+	}
+	if s.Down("1") || !s.Down("2") || !s.Down(WorkerID(strconv.Itoa(tombstones+1))) || len(s.down.ids) != tombstones {
+		t.Errorf("%d remembered", len(s.down.ids))
 	}
 }

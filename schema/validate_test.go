@@ -74,6 +74,8 @@ func TestValidate(t *testing.T) {
 			{"slots", func(m Body) { m.(*WorkerState).Slots = -1 }},
 			{"page_tokens", func(m Body) { m.(*WorkerState).PageTokens = 0 }},
 			{"kv_pages", func(m Body) { m.(*WorkerState).KVPages = -1 }},
+			{"running", func(m Body) { m.(*WorkerState).Running = -1 }},
+			{"kv_free_pages", func(m Body) { m.(*WorkerState).KVFreePages = -1 }},
 		},
 		"ingress_state": {
 			{"ingress", func(m Body) { m.(*IngressState).Ingress = "" }},
@@ -115,6 +117,24 @@ func TestValidateEvent(t *testing.T) {
 		{0, "time_ns", func(e *Event) { e.Time = 0 }},
 		{0, "time_ns", func(e *Event) { e.Time = -1 }},
 		{0, "source", func(e *Event) { e.Source = "" }},
+		{0, "source", func(e *Event) { e.Source = "a\r\nNats-Rollup: all" }},
+		{0, "client_request_id", func(e *Event) { e.ClientRequest = strings.Repeat("x", MaxClientRequest+1) }},
+		{0, "grace_ns", func(e *Event) { e.Grace = -1 }},
+		{0, "retry_after_ns", func(e *Event) { e.RetryAfter = -1 }},
+		{0, "prompt_tokens", func(e *Event) { e.PromptTokens = -1 }},
+		{0, "cached_tokens", func(e *Event) { e.CachedTokens = -1 }},
+		{0, "max_tokens", func(e *Event) { e.MaxTokens = -1 }},
+		{0, "output_tokens", func(e *Event) { e.OutputTokens = -1 }},
+		{0, "resume_tokens", func(e *Event) { e.ResumeTokens = -1 }},
+		{0, "queue_ns", func(e *Event) { e.QueueTime = -1 }},
+		{0, "prefill_ns", func(e *Event) { e.PrefillTime = -1 }},
+		{0, "decode_ns", func(e *Event) { e.DecodeTime = -1 }},
+		{0, "ttft_ns", func(e *Event) { e.TTFT = -1 }},
+		{0, "e2e_ns", func(e *Event) { e.E2E = -1 }},
+		{0, "queue_depth", func(e *Event) { e.QueueDepth = -1 }},
+		{0, "slots", func(e *Event) { e.Slots = -1 }},
+		{0, "kv_pages", func(e *Event) { e.KVPages = math.MinInt32 }},
+		{0, "context_tokens", func(e *Event) { e.ContextTokens = -1 }},
 		{0, "type", func(e *Event) { e.Type = "" }},
 		{0, "type", func(e *Event) { e.Type = "teleported" }},
 	}
@@ -161,6 +181,9 @@ func TestValidateAccepts(t *testing.T) {
 	if got := r.Peak(); got != math.MaxInt32 {
 		t.Errorf("peak %d", got)
 	}
+	e := eventFixture(Dispatched)
+	e.Budget, e.ClientRequest, e.Source = -1, strings.Repeat("x", MaxClientRequest), strings.Repeat("s", 64)
+	accept(&e)
 	// An ingress that never saw a chunk of the request ends it without an attempt.
 	accept(&Chunk{Request: idA, Error: &Error{Code: FailedTimeout}})
 	// The last token was sent before the end was known.

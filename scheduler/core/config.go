@@ -61,8 +61,8 @@ func (c *Config) Validate() error {
 	switch {
 	case !schema.ValidName(c.Pool):
 		return fmt.Errorf("%w: pool is %q, want 1 to 64 of [A-Za-z0-9_-]", ErrConfig, c.Pool)
-	case c.Source == "":
-		return fmt.Errorf("%w: source is empty, want a name of this scheduler", ErrConfig)
+	case !schema.ValidName(c.Source):
+		return fmt.Errorf("%w: source is %q, want 1 to 64 of [A-Za-z0-9_-]", ErrConfig, c.Source)
 	case c.MaxAttempts < 1:
 		return fmt.Errorf("%w: max_attempts is %d, want at least 1", ErrConfig, c.MaxAttempts)
 	case c.WorkerLostAfter <= 0:

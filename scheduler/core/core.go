@@ -29,8 +29,8 @@ type Core struct {
 	ingresses map[schema.IngressID]*ingress
 	fronts    []*ingress // by id
 	orphans   orphans
-	graves    graves
-	down      map[schema.WorkerID]struct{}
+	graves    graves[schema.RequestID]
+	down      graves[schema.WorkerID]
 	// before is the fold that the Core was restored from: it remembers what ended and which workers were lost earlier.
 	before *schema.State
 
@@ -65,8 +65,8 @@ func New(cfg Config) (*Core, error) {
 		workers:   map[schema.WorkerID]*worker{},
 		ingresses: map[schema.IngressID]*ingress{},
 		orphans:   orphans{reasons: map[schema.RequestID]schema.CancelReason{}},
-		graves:    graves{ids: map[schema.RequestID]struct{}{}},
-		down:      map[schema.WorkerID]struct{}{},
+		graves:    newGraves[schema.RequestID](),
+		down:      newGraves[schema.WorkerID](),
 		before:    schema.NewState(),
 	}, nil
 }
@@ -119,9 +119,12 @@ func (c *Core) Unreadable(q Request, why string, now int64) {
 	if c.Known(q.ID) {
 		return
 	}
+	if !schema.ValidName(string(q.Ingress)) {
+		q.Ingress = "" // it would become part of a subject
+	}
 	r := &request{Request: q}
 	c.requests[q.ID] = r
-	if schema.ValidName(string(q.Ingress)) {
+	if q.Ingress != "" {
 		c.ingress(q.Ingress, now).attach(r, now)
 	}
 	c.bury(r, schema.FailedInvalid, why)
@@ -155,7 +158,7 @@ func (c *Core) Event(e *schema.Stored, now int64) {
 		if c.isDown(e.Worker) {
 			return
 		}
-		c.down[e.Worker] = struct{}{}
+		c.down.add(e.Worker)
 		if w := c.workers[e.Worker]; w != nil {
 			c.lose(w, now)
 		}
@@ -167,10 +170,7 @@ func (c *Core) Event(e *schema.Stored, now int64) {
 }
 
 func (c *Core) isDown(id schema.WorkerID) bool {
-	if _, ok := c.down[id]; ok {
-		return true
-	}
-	return c.before.Down(id)
+	return c.down.has(id) || c.before.Down(id)
 }
 
 // Tick lets time pass: call it several times a second. A call that comes late, or by a clock that was set back, means

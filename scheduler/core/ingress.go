@@ -92,18 +92,20 @@ func (o *orphans) forget(before int64) {
 }
 
 // graves remembers the last ids that ended, so that late copies of their messages do not bring them back.
-type graves struct {
-	ids  map[schema.RequestID]struct{}
-	ring []schema.RequestID
+type graves[ID comparable] struct {
+	ids  map[ID]struct{}
+	ring []ID
 	next int
 }
 
 // graveyard is as many as schema.State remembers.
 const graveyard = 1 << 16
 
-func (g *graves) has(id schema.RequestID) bool { _, ok := g.ids[id]; return ok }
+func newGraves[ID comparable]() graves[ID] { return graves[ID]{ids: map[ID]struct{}{}} }
 
-func (g *graves) add(id schema.RequestID) {
+func (g *graves[ID]) has(id ID) bool { _, ok := g.ids[id]; return ok }
+
+func (g *graves[ID]) add(id ID) {
 	if g.has(id) {
 		return
 	}

@@ -159,7 +159,7 @@ func TestConfigNamesTheKey(t *testing.T) {
 func graveID(i int) schema.RequestID { return schema.RequestID(strconv.Itoa(i)) }
 
 func TestGravesForgetTheOldest(t *testing.T) {
-	g := graves{ids: map[schema.RequestID]struct{}{}}
+	g := newGraves[schema.RequestID]()
 	for i := range graveyard + 10 {
 		g.add(graveID(i))
 	}
