@@ -109,12 +109,12 @@ func Connect(ctx context.Context, cfg Config, embedded *Server, log *slog.Logger
 			return &Client{nc: nc, js: js, cfg: cfg, log: log, remembered: eventsDuplicates / 2}, nil
 		}
 		if errors.Is(err, nats.ErrAuthorization) {
-			return nil, fmt.Errorf("streams: connecting to %s: %w", url, err)
+			return nil, fmt.Errorf("streams: connecting to %s: %w", redacted(url), err)
 		}
-		log.Warn("waiting for the server", "url", url, "error", err)
+		log.Warn("waiting for the server", "url", redacted(url), "error", err)
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: connecting to %s: %w", ErrUnavailable, url, err)
+			return nil, fmt.Errorf("%w: connecting to %s: %w", ErrUnavailable, redacted(url), err)
 		case <-time.After(500 * time.Millisecond):
 		}
 	}

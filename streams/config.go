@@ -72,13 +72,28 @@ func (c *Config) Validate() error {
 	for one := range strings.SplitSeq(c.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		if err != nil || u.Host == "" {
-			return fmt.Errorf("%w: url %q, want nats://host:port", ErrConfig, one)
+			return fmt.Errorf("%w: url %q, want nats://host:port", ErrConfig, redacted(one))
 		}
 		switch u.Scheme {
 		case "nats", "tls", "ws", "wss":
 		default:
-			return fmt.Errorf("%w: url %q has scheme %q, want nats, tls, ws or wss", ErrConfig, one, u.Scheme)
+			return fmt.Errorf("%w: url %q has scheme %q, want nats, tls, ws or wss", ErrConfig, redacted(one), u.Scheme)
 		}
 	}
 	return nil
+}
+
+// redacted is a list of URLs for logs and errors: without passwords and tokens.
+func redacted(urls string) string {
+	var out []string
+	for one := range strings.SplitSeq(urls, ",") {
+		scheme, rest, found := strings.Cut(one, "://")
+		if at := strings.LastIndexByte(rest, '@'); found && at >= 0 {
+			one = scheme + "://xxxxx" + rest[at:]
+		} else if at := strings.LastIndexByte(one, '@'); at >= 0 {
+			one = "xxxxx" + one[at:]
+		}
+		out = append(out, one)
+	}
+	return strings.Join(out, ",")
 }
