@@ -108,9 +108,12 @@ func (c *AnalyticsCmd) Run(ctx context.Context, g *Globals) error {
 	if err := needURL(c.Nats); err != nil {
 		return err
 	}
-	registry := newRegistry()
+	registry, process := newRegistry(), &readiness{ctx: ctx}
 	return RunGroup(ctx, g.Log, []Component{
-		c.OpsFlags.component(registry, func() bool { return true }),
+		c.OpsFlags.component(registry, process),
 		c.ClickhouseFlags.component(g, c.DataDir, c.ProjectorConfig, dialer{cfg: c.Nats, log: g.Log}, registry),
-	}, func() { g.Log.Info("ready", "service", "analytics") })
+	}, func() {
+		process.up.Store(true)
+		g.Log.Info("ready", "service", "analytics")
+	})
 }

@@ -12,6 +12,9 @@ type BenchCmd struct {
 	Overhead OverheadCmd `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
 }
 
+// Help implements kong.HelpProvider.
+func (BenchCmd) Help() string { return "Example:\n  cadence bench overhead --json" }
+
 // OverheadCmd measures the pipeline's overhead.
 type OverheadCmd struct {
 	overhead.Options

@@ -51,14 +51,15 @@ func parser(cli *CLI, out, errOut io.Writer, exit func(int)) (*kong.Kong, error)
 	return kong.New(cli,
 		kong.Name("cadence"),
 		kong.Description("SLO-aware LLM inference: an OpenAI-compatible endpoint that keeps its latency promise under overload.\n\n"+
-			"Start with: cadence up\nThen:       curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'"),
+			"Start with:\n\n  cadence up\n  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"+
+			"    -d '{\"model\":\"default\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n\n"+
+			"Every flag is also CADENCE_<FLAG> in the environment and a key of the --config file."),
 		kong.DefaultEnvars("CADENCE"),
 		kong.Configuration(ConfigFile),
 		kong.Vars{"data_dir": defaultDataDir()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true, WrapUpperBound: 110}),
 		kong.Writers(out, errOut),
 		kong.Exit(exit),
-		kong.UsageOnError(),
 	)
 }
 
@@ -81,10 +82,7 @@ func Main(args []string, version string, out, errOut io.Writer) int {
 	}
 	if err != nil {
 		fmt.Fprintf(errOut, "cadence: %v\n", err)
-		var pe *kong.ParseError
-		if errors.As(err, &pe) && pe.Context != nil && pe.Context.Command() != "" {
-			fmt.Fprintf(errOut, "Run `cadence %s --help` for its flags.\n", strings.Fields(pe.Context.Command())[0])
-		}
+		fmt.Fprintf(errOut, "See `%s`.\n", helpFor(err))
 		return 2
 	}
 	if os.Getenv("GOGC") == "" {
@@ -101,6 +99,20 @@ func Main(args []string, version string, out, errOut io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// helpFor is the command that tells what may be said where parsing failed.
+func helpFor(err error) string {
+	words := []string{"cadence"}
+	var pe *kong.ParseError
+	if errors.As(err, &pe) && pe.Context != nil {
+		for _, w := range strings.Fields(pe.Context.Command()) {
+			if !strings.HasPrefix(w, "<") { // an argument
+				words = append(words, w)
+			}
+		}
+	}
+	return strings.Join(append(words, "--help"), " ")
 }
 
 // executable is this program's path, or its name if that cannot be told.
@@ -134,6 +146,9 @@ func defaultDataDir() string {
 
 // VersionCmd prints the version.
 type VersionCmd struct{}
+
+// Help implements kong.HelpProvider.
+func (VersionCmd) Help() string { return "Example:\n  cadence version" }
 
 // Run implements the command.
 func (VersionCmd) Run(g *Globals) error {

@@ -12,7 +12,7 @@ type DepsCmd struct{}
 
 // Help implements kong.HelpProvider.
 func (DepsCmd) Help() string {
-	return "It comes from the npm registry with npm, is checked against its SHA-256, and goes into the user's cache directory (566 MB).\nNothing is done if it is there. With an external server (--clickhouse-url) it is not needed."
+	return "It comes from the npm registry with npm, is checked against its SHA-256, and goes into the user's cache directory (566 MB).\nNothing is done if it is there. With an external server (--clickhouse-url) it is not needed.\n\nExample:\n  cadence deps"
 }
 
 // Run implements the command.

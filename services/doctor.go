@@ -15,6 +15,7 @@ import (
 	"github.com/cadence-slo/cadence/streams"
 	"github.com/cadence-slo/cadence/worker/llama"
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // DoctorCmd checks what `cadence up` will need.
@@ -65,7 +66,7 @@ func (c *DoctorCmd) Run(ctx context.Context, g *Globals) error {
 	} else {
 		t := newTable(g.Out)
 		t.AppendHeader(table.Row{"check", "", "what", "what to do"})
-		t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, WidthMax: 70}, {Number: 4, WidthMax: 50}})
+		t.SetColumnConfigs([]table.ColumnConfig{{Number: 3, WidthMax: 70, WidthMaxEnforcer: text.WrapSoft}, {Number: 4, WidthMax: 50, WidthMaxEnforcer: text.WrapSoft}})
 		for _, f := range findings {
 			t.AppendRow(table.Row{f.Check, f.Status, f.Detail, f.Fix})
 		}
@@ -97,7 +98,11 @@ func checkPort(addr string) finding {
 	const name = "port"
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return finding{name, "fail", err.Error(), "stop what listens there, or choose another --listen"}
+		fix := "choose another --listen"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			fix = "stop what listens there, or " + fix
+		}
+		return finding{name, "fail", err.Error(), fix}
 	}
 	if err := l.Close(); err != nil {
 		return finding{name, "fail", err.Error(), ""}

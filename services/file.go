@@ -28,19 +28,27 @@ func ConfigFile(r io.Reader) (kong.Resolver, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfigFile, err)
 	}
 	f := &fileResolver{values: map[string]any{}}
-	f.flatten("", doc)
+	if err := f.flatten("", doc); err != nil {
+		return nil, err
+	}
 	return f, nil
 }
 
-func (f *fileResolver) flatten(prefix string, doc map[string]any) {
+func (f *fileResolver) flatten(prefix string, doc map[string]any) error {
 	for k, v := range doc {
 		key := strings.ReplaceAll(prefix+k, "_", "-")
 		if nested, ok := v.(map[string]any); ok {
-			f.flatten(key+"-", nested)
+			if err := f.flatten(key+"-", nested); err != nil {
+				return err
+			}
 			continue
+		}
+		if _, twice := f.values[key]; twice {
+			return fmt.Errorf("%w: key %s is given twice, in two spellings", ErrConfigFile, key)
 		}
 		f.values[key] = v
 	}
+	return nil
 }
 
 // Validate refuses keys that no flag of any sub-command has.

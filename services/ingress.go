@@ -57,10 +57,13 @@ func (c *IngressCmd) Run(ctx context.Context, g *Globals) error {
 	if err != nil {
 		return err
 	}
-	registry := newRegistry()
+	registry, process := newRegistry(), &readiness{ctx: ctx}
 	err = RunGroup(ctx, g.Log, []Component{
-		c.OpsFlags.component(registry, func() bool { return ctx.Err() == nil }),
+		c.OpsFlags.component(registry, process),
 		ingressComponent(g, c.Config, e.model, dialer{cfg: c.Nats, log: g.Log}, registry, nil),
-	}, func() { g.Log.Info("ready", "service", "ingress", "model", e.model.Name) })
+	}, func() {
+		process.up.Store(true)
+		g.Log.Info("ready", "service", "ingress", "model", e.model.Name)
+	})
 	return errors.Join(err, e.Close())
 }

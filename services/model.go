@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,6 +19,11 @@ type ModelCmd struct {
 	Pull    PullCmd    `cmd:"" help:"Download a model: resumable and verified."`
 	Inspect InspectCmd `cmd:"" help:"Show what is in a GGUF file."`
 	List    ListCmd    `cmd:"" help:"List the models here and those that pull knows."`
+}
+
+// Help implements kong.HelpProvider.
+func (ModelCmd) Help() string {
+	return "Examples:\n  cadence model list\n  cadence model synth tiny\n  cadence model inspect synth:tiny"
 }
 
 // SynthCmd makes a synthetic model.
@@ -87,6 +93,9 @@ func (c *PullCmd) Run(ctx context.Context, g *Globals) error {
 	r := modelfile.DefaultRequest(c.Source)
 	r.SHA256, r.AllowUnpinned, r.Dir, r.File, r.Progress = c.SHA256, c.AllowUnpinned, c.ModelDir, c.File, report
 	res, err := modelfile.Pull(ctx, r)
+	if errors.Is(err, modelfile.ErrUnpinned) {
+		return fmt.Errorf("%w (--sha256 HEX, or --allow-unpinned)", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -159,6 +168,11 @@ func (c *InspectCmd) Run(ctx context.Context, g *Globals) error {
 type ListCmd struct {
 	ModelDir string `help:"directory of models; empty: the user's cache" type:"path"`
 	JSON     bool   `help:"print JSON"`
+}
+
+// Help implements kong.HelpProvider.
+func (ListCmd) Help() string {
+	return "Examples:\n  cadence model list\n  cadence model list --model-dir /srv/models --json"
 }
 
 // Run implements the command.

@@ -46,9 +46,13 @@ func (NatsCmd) Help() string {
 // Run implements the command.
 func (c *NatsCmd) Run(ctx context.Context, g *Globals) error {
 	var srv *streams.Server
+	process := &readiness{ctx: ctx}
 	f := NatsFlags{NatsListen: c.NatsListen, Durability: c.Durability}
 	return RunGroup(ctx, g.Log, []Component{
 		f.component(g, c.DataDir, &srv),
-		c.OpsFlags.component(newRegistry(), func() bool { return true }),
-	}, func() { g.Log.Info("ready", "service", "nats", "url", srv.URL()) })
+		c.OpsFlags.component(newRegistry(), process),
+	}, func() {
+		process.up.Store(true)
+		g.Log.Info("ready", "service", "nats", "url", srv.URL())
+	})
 }

@@ -13,6 +13,11 @@ type ProbeCmd struct {
 	Timeout time.Duration `help:"time limit" default:"2s"`
 }
 
+// Help implements kong.HelpProvider.
+func (ProbeCmd) Help() string {
+	return "The exit status is 1 unless it answers 200.\n\nExample:\n  cadence probe http://127.0.0.1:8080/ready --timeout 1s"
+}
+
 // Run returns an error unless the address answers 200.
 func (c *ProbeCmd) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/cadence-slo/cadence/streams"
@@ -69,32 +70,27 @@ type OpsFlags struct {
 	Pprof         bool   `help:"serve /debug/pprof/ on metrics-listen too"`
 }
 
-// component serves what an operator asks of a process. ready tells whether the process does its work.
-func (f *OpsFlags) component(registry *prometheus.Registry, ready func() bool) Component {
+// readiness is what /ready says: yes from when everything of the process is up until it is told to stop.
+type readiness struct {
+	ctx context.Context // of the process
+	up  atomic.Bool
+}
+
+func (r *readiness) ready() bool { return r.up.Load() && r.ctx.Err() == nil }
+
+// component serves what an operator asks of a process.
+func (f *OpsFlags) component(registry *prometheus.Registry, process *readiness) Component {
 	return Component{Name: "metrics", StopWithin: 2 * time.Second, Run: func(ctx context.Context, up func()) error {
 		if f.MetricsListen == "" {
 			up()
 			<-ctx.Done()
 			return nil
 		}
-		mux := http.NewServeMux()
-		mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-		mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
-		mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-			if !ready() {
-				http.Error(w, "not ready", http.StatusServiceUnavailable)
-			}
-		})
-		if f.Pprof {
-			mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-			mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-			mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-		}
 		l, err := net.Listen("tcp", f.MetricsListen)
 		if err != nil {
 			return fmt.Errorf("metrics-listen: %w", err)
 		}
-		srv := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+		srv := &http.Server{Handler: f.handler(registry, process), ReadHeaderTimeout: 5 * time.Second}
 		served := make(chan error, 1)
 		go func() { served <- srv.Serve(l) }()
 		up()
@@ -105,6 +101,24 @@ func (f *OpsFlags) component(registry *prometheus.Registry, ready func() bool) C
 			return srv.Close()
 		}
 	}}
+}
+
+// handler answers an operator.
+func (f *OpsFlags) handler(registry *prometheus.Registry, process *readiness) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if !process.ready() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+		}
+	})
+	if f.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
 }
 
 // waitUntil calls then once ok holds, unless ctx ends first.

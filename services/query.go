@@ -12,6 +12,7 @@ import (
 	"github.com/cadence-slo/cadence/analytics/clickhouse"
 	"github.com/cadence-slo/cadence/analytics/sql"
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // QueryCmd asks ClickHouse.
@@ -100,7 +101,7 @@ func listQueries(w io.Writer, asJSON bool) error {
 	}
 	t := newTable(w)
 	t.AppendHeader(table.Row{"query", "what it shows", "parameters"})
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 60}, {Number: 3, WidthMax: 50}})
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 60, WidthMaxEnforcer: text.WrapSoft}, {Number: 3, WidthMax: 50}})
 	for _, q := range queries {
 		var params []string
 		for _, p := range q.Params {

@@ -44,9 +44,12 @@ func (c *SchedulerCmd) Run(ctx context.Context, g *Globals) error {
 	if err := errors.Join(needURL(c.Nats), c.Config.Validate()); err != nil {
 		return err
 	}
-	registry := newRegistry()
+	registry, process := newRegistry(), &readiness{ctx: ctx}
 	return RunGroup(ctx, g.Log, []Component{
 		schedulerComponent(g, c.Config, dialer{cfg: c.Nats, log: g.Log}, registry),
-		c.OpsFlags.component(registry, func() bool { return ctx.Err() == nil }),
-	}, func() { g.Log.Info("ready", "service", "scheduler") })
+		c.OpsFlags.component(registry, process),
+	}, func() {
+		process.up.Store(true)
+		g.Log.Info("ready", "service", "scheduler")
+	})
 }

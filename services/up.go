@@ -53,7 +53,7 @@ func (c *UpCmd) Run(ctx context.Context, g *Globals) error {
 	}
 	var srv *streams.Server
 	d := dialer{cfg: streams.DefaultConfig(), embedded: func() *streams.Server { return srv }, log: g.Log}
-	registry := newRegistry()
+	registry, process := newRegistry(), &readiness{ctx: ctx}
 	address := ""
 	components := []Component{c.NatsFlags.component(g, c.DataDir, &srv)}
 	if !c.NoAnalytics {
@@ -62,10 +62,13 @@ func (c *UpCmd) Run(ctx context.Context, g *Globals) error {
 	components = append(components,
 		workerComponent(g, c.Worker, e, d, registry),
 		schedulerComponent(g, c.Scheduler, d, registry),
-		c.OpsFlags.component(registry, func() bool { return ctx.Err() == nil }),
+		c.OpsFlags.component(registry, process),
 		ingressComponent(g, c.Config, e.model, d, registry, func(a string) { address = a }),
 	)
-	err = RunGroup(ctx, g.Log, components, func() { c.banner(g.Out, address, e, srv) })
+	err = RunGroup(ctx, g.Log, components, func() {
+		process.up.Store(true)
+		c.banner(g.Out, address, e, srv)
+	})
 	return errors.Join(err, e.Close())
 }
 
@@ -96,7 +99,11 @@ func (c *UpCmd) banner(w io.Writer, address string, e *engine, srv *streams.Serv
 	if !c.NoAnalytics {
 		fmt.Fprintf(&b, "  analytics  cadence query recent_requests%s\n", c.dataDirFlag())
 	}
-	fmt.Fprintf(&b, "\nA first request:\n  curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n    -d '{\"model\":\"default\",\"stream\":true,\"max_tokens\":32,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n", url)
+	key := ""
+	if len(c.APIKeys) > 0 {
+		key = " -H 'Authorization: Bearer KEY'"
+	}
+	fmt.Fprintf(&b, "\nA first request:\n  curl -N %s/v1/chat/completions -H 'Content-Type: application/json'%s \\\n    -d '{\"model\":\"default\",\"stream\":true,\"max_tokens\":32,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n", url, key)
 	fmt.Fprintf(&b, "\nStop with Ctrl-C: running streams finish first.\n")
 	// Nobody may be reading; the service runs all the same.
 	_, _ = io.WriteString(w, b.String())

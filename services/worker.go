@@ -53,12 +53,15 @@ func (c *WorkerCmd) Run(ctx context.Context, g *Globals) error {
 	if err != nil {
 		return err
 	}
-	registry := newRegistry()
+	registry, process := newRegistry(), &readiness{ctx: ctx}
 	work := workerComponent(g, c.Config, e, dialer{cfg: c.Nats, log: g.Log}, registry)
 	err = RunGroup(ctx, g.Log, []Component{
 		work,
-		c.OpsFlags.component(registry, func() bool { return ctx.Err() == nil }),
-	}, func() { g.Log.Info("ready", "service", "worker", "model", e.model.Name) })
+		c.OpsFlags.component(registry, process),
+	}, func() {
+		process.up.Store(true)
+		g.Log.Info("ready", "service", "worker", "model", e.model.Name)
+	})
 	return errors.Join(err, e.Close())
 }
 

@@ -87,24 +87,24 @@ func Statement(name string) string {
 
 // Query is a named query.
 type Query struct {
-	Name string
+	Name string `json:"name"`
 	// Description is the file's leading comment, one paragraph a line.
-	Description string
+	Description string `json:"description"`
 	// Params are in the order of the file's leading comment.
-	Params []Param
+	Params []Param `json:"params"`
 	// Text is the statement, without a semicolon.
-	Text string
+	Text string `json:"sql"`
 }
 
 // Param is a parameter of a named query.
 type Param struct {
-	Name string
+	Name string `json:"name"`
 	// Type is the ClickHouse type that the value must parse as.
-	Type string
+	Type string `json:"type"`
 	// Default is used where no value is given, unless Required.
-	Default     string
-	Required    bool
-	Description string
+	Default     string `json:"default"`
+	Required    bool   `json:"required"`
+	Description string `json:"description"`
 }
 
 // Queries returns all named queries by name.
