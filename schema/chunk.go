@@ -57,5 +57,18 @@ func (c *Chunk) Validate() error {
 	case c.Finish == nil && c.Error == nil && len(c.IDs) == 0:
 		return bad("ids", "empty")
 	}
+	return c.Finish.validate("chunk")
+}
+
+// validate accepts nil: there is no end yet.
+func (f *Finish) validate(of string) error {
+	switch {
+	case f == nil:
+		return nil
+	case f.Reason == "":
+		return fmt.Errorf("%w %s: finish.reason is empty", ErrInvalid, of)
+	case f.PromptTokens|f.CachedTokens|f.OutputTokens < 0:
+		return fmt.Errorf("%w %s: finish has %d prompt_tokens, %d cached_tokens, %d output_tokens", ErrInvalid, of, f.PromptTokens, f.CachedTokens, f.OutputTokens)
+	}
 	return nil
 }

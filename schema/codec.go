@@ -90,8 +90,8 @@ func (c *Cancel) Validate() error { return validID("cancel", c.Request) }
 // Validate returns ErrInvalid for a malformed request id.
 func (s *Seal) Validate() error { return validID("seal", s.Request) }
 
-// Validate accepts any reply.
-func (s *SealReply) Validate() error { return nil }
+// Validate returns ErrInvalid, naming the field, if the end that was relayed breaks a rule.
+func (s *SealReply) Validate() error { return s.Finish.validate("seal reply") }
 
 // Validate returns ErrInvalid, naming the field, if the heartbeat breaks a rule.
 func (s *IngressState) Validate() error {

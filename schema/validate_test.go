@@ -60,6 +60,12 @@ func TestValidate(t *testing.T) {
 		},
 		"chunk_finish": {
 			{"error", func(m Body) { m.(*Chunk).Error = &Error{Code: FailedEngine} }},
+			{"finish.reason", func(m Body) { m.(*Chunk).Finish.Reason = "" }},
+			{"output_tokens", func(m Body) { m.(*Chunk).Finish.OutputTokens = -1 }},
+		},
+		"seal_reply": {
+			{"finish.reason", func(m Body) { m.(*SealReply).Finish = &Finish{} }},
+			{"cached_tokens", func(m Body) { m.(*SealReply).Finish = &Finish{Reason: FinishStop, CachedTokens: -1} }},
 		},
 		"dispatch": {
 			{"items[0].attempt", func(m Body) { m.(*Dispatch).Items[0].Attempt = 0 }},
