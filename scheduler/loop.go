@@ -111,6 +111,7 @@ func (r *run) tick() {
 		r.core.Deaf(now.UnixNano())
 	}
 	r.core.Tick(now.UnixNano())
+	r.say(r.closings.again(now, r.client.Connected(), r.client.JetStream().Conn().Stats().Reconnects))
 	if now.Sub(r.observed) >= observeEvery {
 		r.observed = now
 		r.metrics.observe(r.core.Stats(now.UnixNano()))
@@ -152,10 +153,9 @@ func (r *run) do() error {
 			r.log.Warn("cancel not sent", "request_id", rd.Cancels[i].Request, "error", err)
 		}
 	}
+	r.say(rd.Chunks)
 	for i := range rd.Chunks {
-		if err := r.client.PublishChunk(rd.Chunks[i].Ingress, &rd.Chunks[i].Chunk); err != nil {
-			r.log.Warn("closing chunk not sent", "request_id", rd.Chunks[i].Chunk.Request, "error", err)
-		}
+		r.closings.keep(time.Now(), rd.Chunks[i])
 	}
 	for _, e := range rd.Ended {
 		r.metrics.ended.WithLabelValues(string(e.Type), e.Reason).Inc()
@@ -170,6 +170,15 @@ func (r *run) do() error {
 		r.wg.Go(func() { r.bury(l) })
 	}
 	return nil
+}
+
+// say sends chunks that tell clients of an end.
+func (r *run) say(chunks []core.Chunk) {
+	for i := range chunks {
+		if err := r.client.PublishChunk(chunks[i].Ingress, &chunks[i].Chunk); err != nil {
+			r.log.Warn("closing chunk not sent", "request_id", chunks[i].Chunk.Request, "error", err)
+		}
+	}
 }
 
 // finish waits for the append in flight, so that what it holds is known to be stored or not when Run returns.

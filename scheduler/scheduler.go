@@ -147,6 +147,7 @@ type run struct {
 	seals     queue[core.Seal]
 	letters   queue[core.DeadLetter]
 	observed  time.Time
+	closings  closings
 }
 
 // arrival is a message of REQUESTS.
