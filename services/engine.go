@@ -157,8 +157,12 @@ func contextTokens(e *EngineFlags, trained int) int {
 // aliases are the other names: the one given, and "default", which every client can know.
 func aliases(m *ModelFlags, name string) []string {
 	var out []string
-	for _, a := range []string{m.Alias, m.Model, "default"} {
-		if a != "" && a != name && !strings.ContainsAny(a, "/\\") && !slices.Contains(out, a) {
+	asked := m.Model
+	if strings.ContainsAny(asked, `/\`) { // a path says nothing to clients
+		asked = ""
+	}
+	for _, a := range []string{m.Alias, asked, "default"} {
+		if a != "" && a != name && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}

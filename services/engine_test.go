@@ -1,8 +1,10 @@
 package services
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cadence-slo/cadence/worker/llama"
@@ -16,7 +18,7 @@ func testGlobals(t *testing.T) *Globals {
 func TestEngineTellsControlNames(t *testing.T) {
 	want := []string{"<|endoftext|>", "<|im_end|>", "<|im_start|>"}
 	for _, backend := range backends() {
-		e, err := openEngine(t.Context(), testGlobals(t), &ModelFlags{Backend: backend, Model: "synth:tiny"}, &EngineFlags{KVTokens: 1024, Sequences: 1, EngineBatch: 64}, true)
+		e, err := openEngine(t.Context(), testGlobals(t), &ModelFlags{Backend: backend, Model: "synth:tiny"}, &EngineFlags{KVTokens: 1024, Sequences: 1, EngineBatch: 64, Threads: 1}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,6 +37,51 @@ func TestEngineTellsControlNames(t *testing.T) {
 		}
 		if err := e.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+func TestAliases(t *testing.T) {
+	for _, c := range []struct {
+		m    ModelFlags
+		name string
+		want []string
+	}{
+		{ModelFlags{Model: "synth:tiny"}, "synth-tiny-v1-s1", []string{"synth:tiny", "default"}},
+		{ModelFlags{Model: "/models/qwen.gguf"}, "qwen", []string{"default"}},
+		{ModelFlags{Model: "./qwen.gguf", Alias: "Qwen/Qwen2.5"}, "qwen", []string{"Qwen/Qwen2.5", "default"}},
+		{ModelFlags{Model: "qwen", Alias: "default"}, "qwen", []string{"default"}},
+		{ModelFlags{Model: "qwen", Alias: "qwen"}, "qwen", []string{"default"}},
+	} {
+		if got := aliases(&c.m, c.name); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.m, got, c.want)
+		}
+	}
+}
+
+// A size that no engine can have is told by its flag.
+func TestEngineFlags(t *testing.T) {
+	cli, err := parse(t, "up")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cli.Up.EngineFlags.validate(); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	for flag, values := range map[string][]string{
+		"kv-tokens": {"0", "-1"}, "context-tokens": {"-1", "999999999"}, "sequences": {"0", "257"}, "engine-batch": {"0", "16385"},
+		"threads": {"0"}, "gpu-layers": {"-1"}, "mock-prefill-rate": {"-1", "NaN"}, "mock-step": {"-1s"}, "mock-step-per-seq": {"-1s"},
+		"mock-end-hazard": {"-0.1", "1"}, "backend-dir": {"/nowhere/at/all"},
+	} {
+		for _, v := range values {
+			cli, err := parse(t, "up", "--"+flag+"="+v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = cli.Up.EngineFlags.validate()
+			if !errors.Is(err, ErrFlags) || !strings.Contains(err.Error(), " "+flag+" is ") {
+				t.Errorf("--%s=%s: %v", flag, v, err)
+			}
 		}
 	}
 }

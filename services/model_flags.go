@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
+	"github.com/cadence-slo/cadence/worker/llama"
 	"github.com/cadence-slo/cadence/worker/mock"
 	"github.com/cadence-slo/cadence/worker/modelfile"
 )
@@ -66,9 +68,33 @@ func mockConfig(m *ModelFlags, e *EngineFlags) mock.Config {
 	return c
 }
 
+// validate returns ErrFlags, naming the flag and what it may be; what only an engine knows of its own limits is left to it.
 func (e *EngineFlags) validate() error {
-	if e.ContextTokens < 0 || e.ContextTokens > e.KVTokens {
-		return fmt.Errorf("%w: context-tokens is %d, want 0 to kv-tokens (%d)", ErrFlags, e.ContextTokens, e.KVTokens)
+	for _, k := range []struct {
+		flag    string
+		ok      bool
+		value   any
+		allowed string
+	}{
+		{"kv-tokens", e.KVTokens >= 1, e.KVTokens, "1 and more"},
+		{"context-tokens", e.ContextTokens >= 0 && e.ContextTokens <= e.KVTokens, e.ContextTokens, fmt.Sprintf("0 to kv-tokens (%d)", e.KVTokens)},
+		{"sequences", e.Sequences >= 1 && e.Sequences <= llama.MaxSequences, e.Sequences, fmt.Sprintf("1 to %d", llama.MaxSequences)},
+		{"engine-batch", e.EngineBatch >= 1 && e.EngineBatch <= e.KVTokens, e.EngineBatch, fmt.Sprintf("1 to kv-tokens (%d)", e.KVTokens)},
+		{"threads", e.Threads >= 1, e.Threads, "1 and more"},
+		{"gpu-layers", e.GPULayers >= 0, e.GPULayers, "0 and more"},
+		{"mock-prefill-rate", e.Mock.PrefillRate >= 0, e.Mock.PrefillRate, "0 (free) and more"},
+		{"mock-step", e.Mock.Step >= 0, e.Mock.Step, "0 and more"},
+		{"mock-step-per-seq", e.Mock.StepPerSeq >= 0, e.Mock.StepPerSeq, "0 and more"},
+		{"mock-end-hazard", e.Mock.EndHazard >= 0 && e.Mock.EndHazard < 1, e.Mock.EndHazard, "0 to less than 1"},
+	} {
+		if !k.ok {
+			return fmt.Errorf("%w: %s is %v, want %s", ErrFlags, k.flag, k.value, k.allowed)
+		}
+	}
+	if e.BackendDir != "" {
+		if st, err := os.Stat(e.BackendDir); err != nil || !st.IsDir() {
+			return fmt.Errorf("%w: backend-dir is %s, want a folder that exists", ErrFlags, e.BackendDir)
+		}
 	}
 	return nil
 }

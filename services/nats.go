@@ -10,7 +10,7 @@ import (
 
 // NatsFlags configure the embedded NATS server.
 type NatsFlags struct {
-	NatsListen string             `help:"address on which the embedded NATS server takes other processes' connections; empty: none" placeholder:"HOST:PORT"`
+	NatsListen string             `help:"address on which the embedded NATS server takes other processes' connections, without any password: keep it on a loopback or private one; empty: none" placeholder:"HOST:PORT"`
 	Durability streams.Durability `help:"what an acknowledged write survives: process (kill -9) or power (a power cut)" enum:"process,power" default:"process"`
 }
 
@@ -33,7 +33,7 @@ func (f *NatsFlags) component(g *Globals, dataDir string, out **streams.Server) 
 // NatsCmd runs the embedded server alone.
 type NatsCmd struct {
 	DataDir    string             `help:"directory of all state" type:"path" default:"${data_dir}"`
-	NatsListen string             `help:"address on which the server takes connections" default:"127.0.0.1:4222"`
+	NatsListen string             `help:"address on which the server takes connections, without any password: keep it on a loopback or private one" default:"127.0.0.1:4222"`
 	Durability streams.Durability `help:"what an acknowledged write survives: process (kill -9) or power (a power cut)" enum:"process,power" default:"process"`
 	OpsFlags
 }
