@@ -12,17 +12,47 @@ import (
 	"github.com/cadence-slo/cadence/streams"
 )
 
-// appendGroups stores one group of events after the other.
+// appendGroups stores one group of events after the other, and renews the claim in between.
 func (r *run) appendGroups() {
-	for events := range r.groups {
-		began := time.Now()
-		n := len(events)
-		err := r.store(events)
-		if err == nil {
-			r.metrics.appendTime.Observe(time.Since(began).Seconds())
-			r.metrics.group.Observe(float64(n))
+	tick := time.NewTicker(r.renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case events, more := <-r.groups:
+			if !more {
+				return
+			}
+			r.append(events)
+		case <-tick.C:
+			r.renew()
 		}
-		r.push(appended{err})
+	}
+}
+
+func (r *run) append(events []*schema.Event) {
+	began := time.Now()
+	n := len(events)
+	err := r.store(events)
+	if err == nil {
+		for _, e := range events {
+			if e.Type == schema.Accepted {
+				r.upTo = max(r.upTo, e.RequestSeq)
+			}
+		}
+		r.metrics.appendTime.Observe(time.Since(began).Seconds())
+		r.metrics.group.Observe(float64(n))
+	}
+	r.push(appended{err})
+}
+
+func (r *run) renew() {
+	ctx, cancel := context.WithTimeout(r.work, r.renewEvery)
+	defer cancel()
+	switch err := r.appender.Renew(ctx, r.upTo, time.Now()); {
+	case errors.Is(err, streams.ErrFenced):
+		r.push(fenced{err})
+	case err != nil && r.work.Err() == nil:
+		r.log.Warn("claim not renewed, if that was needed", "error", err)
 	}
 }
 

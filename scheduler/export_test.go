@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"time"
 
 	"github.com/cadence-slo/cadence/schema"
 )
@@ -26,3 +27,6 @@ func (s *Scheduler) Intercept(do func(ctx context.Context, events []*schema.Even
 		return wrapped{a, do}, err
 	}
 }
+
+// RenewEvery sets how often the claim is looked at.
+func (s *Scheduler) RenewEvery(d time.Duration) { s.renewEvery = d }

@@ -14,20 +14,23 @@ import (
 
 // ledger remembers which of the last requests in REQUESTS were taken, so that reading them again takes none twice. (A
 // fold forgets by id what ended long ago, however little this pool had to do since.)
-type ledger [reread]struct {
-	seq uint64
-	id  schema.RequestID
+type ledger struct {
+	last [reread]struct {
+		seq uint64
+		id  schema.RequestID
+	}
+	upTo uint64 // every earlier one was taken too: an epoch says so
 }
 
 func (l *ledger) add(seq uint64, id schema.RequestID) {
-	if e := &l[seq%reread]; seq > e.seq {
+	if e := &l.last[seq%reread]; seq > e.seq {
 		e.seq, e.id = seq, id
 	}
 }
 
 // has reports whether a request was added; it must not lie reread or more before the last one that was.
 func (l *ledger) has(seq uint64, id schema.RequestID) bool {
-	e := &l[seq%reread]
+	e := &l.last[seq%reread]
 	return e.seq == seq && e.id == id
 }
 
@@ -41,7 +44,11 @@ func (s *Scheduler) fold(ctx context.Context, epoch uint64, taken *ledger) (core
 			return // the live reader will bring it
 		}
 		x.State.Apply(e)
-		if e.RequestSeq > 0 && e.Pool == s.cfg.Pool { // accepted, or failed because it could not be read
+		switch {
+		case e.RequestSeq == 0 || e.Pool != s.cfg.Pool:
+		case e.Type == schema.Epoch:
+			taken.upTo = max(taken.upTo, e.RequestSeq)
+		default: // accepted, or failed because it could not be read
 			taken.add(e.RequestSeq, e.Request)
 		}
 		switch {

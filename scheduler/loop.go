@@ -92,6 +92,8 @@ func (r *run) take(m any) error {
 		if m.id != "" {
 			r.core.Buried(m.id, now)
 		}
+	case fenced:
+		return fmt.Errorf("%w: %w", ErrDeposed, m.err)
 	case appended:
 		r.appending = false
 		if m.err != nil {

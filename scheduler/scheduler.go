@@ -40,6 +40,7 @@ const (
 type appender interface {
 	Epoch() uint64
 	Append(ctx context.Context, events []*schema.Event) ([]uint64, error)
+	Renew(ctx context.Context, taken uint64, now time.Time) error
 }
 
 // Scheduler schedules one pool. Several may share a client.
@@ -50,6 +51,8 @@ type Scheduler struct {
 	log     *slog.Logger
 	metrics *metrics
 	serving atomic.Bool
+	// renewEvery is how often the claim is looked at: long before EVENTS has turned over by half.
+	renewEvery time.Duration
 	// claim takes the pool over.
 	claim func(ctx context.Context) (appender, error)
 }
@@ -71,7 +74,7 @@ func New(cfg Config, client *streams.Client, l lease.Lease, reg prometheus.Regis
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{cfg: cfg, client: client, lease: l, metrics: m, log: log.With("component", "scheduler", "pool", cfg.Pool)}
+	s := &Scheduler{cfg: cfg, client: client, lease: l, metrics: m, renewEvery: 10 * time.Second, log: log.With("component", "scheduler", "pool", cfg.Pool)}
 	s.claim = func(ctx context.Context) (appender, error) {
 		return client.ClaimPool(ctx, cfg.Pool, cfg.Name, time.Now())
 	}
@@ -130,6 +133,7 @@ type run struct {
 	eventSeq uint64          // of the last event folded
 	after    uint64          // in REQUESTS: where to read on
 	taken    ledger          // what was taken there before; read-only
+	upTo     uint64          // in REQUESTS: everything up to here is accepted and stored; owned by appendGroups
 
 	// work ends when the owner has; everything around it ends then.
 	work    context.Context
@@ -160,6 +164,7 @@ type arrival struct {
 // *core.SealAnswer.
 type (
 	appended struct{ err error }
+	fenced   struct{ err error }
 	buried   struct{ id schema.RequestID }
 )
 
@@ -193,9 +198,12 @@ func (s *Scheduler) takeOver(ctx context.Context, claim appender) (*run, error) 
 		return nil, err
 	}
 	r.eventSeq = found.State.Seq
-	if last := found.State.RequestSeq[s.cfg.Pool]; last > reread {
+	last := found.State.RequestSeq[s.cfg.Pool]
+	if last > reread {
 		r.after = last - reread
 	}
+	r.after = max(r.after, r.taken.upTo)
+	r.upTo = r.taken.upTo
 	live := len(found.Requests)
 	r.core.Restore(found, time.Now().UnixNano())
 	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))

@@ -140,7 +140,7 @@ type Event struct {
 	TTFT        time.Duration `json:"ttft_ns,omitempty"`    // arrival to first token written, at the ingress
 	E2E         time.Duration `json:"e2e_ns,omitempty"`     // arrival to last byte written, at the ingress
 
-	RequestSeq uint64 `json:"request_seq,omitempty"` // the request's sequence in REQUESTS
+	RequestSeq uint64 `json:"request_seq,omitempty"` // the request's sequence in REQUESTS; of an epoch: up to which the pool's were accepted
 	Epoch      uint64 `json:"epoch,omitempty"`       // the writing scheduler's epoch
 	QueueDepth int32  `json:"queue_depth,omitempty"` // requests waiting, this one not counted
 

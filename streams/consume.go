@@ -107,7 +107,8 @@ func (c *Client) Request(ctx context.Context, seq uint64) (StoredRequest, error)
 type Usage struct {
 	FirstSeq, LastSeq uint64
 	Messages          uint64
-	Bytes, MaxBytes   uint64 // MaxBytes 0 is unlimited
+	Bytes, MaxBytes   uint64        // MaxBytes 0 is unlimited
+	MaxAge            time.Duration // 0 is unlimited
 }
 
 // Usage returns how full a stream is.
@@ -118,7 +119,7 @@ func (c *Client) Usage(ctx context.Context, stream string) (Usage, error) {
 	}
 	i := s.CachedInfo()
 	return Usage{FirstSeq: i.State.FirstSeq, LastSeq: i.State.LastSeq, Messages: i.State.Msgs,
-		Bytes: i.State.Bytes, MaxBytes: uint64(max(i.Config.MaxBytes, 0))}, nil
+		Bytes: i.State.Bytes, MaxBytes: uint64(max(i.Config.MaxBytes, 0)), MaxAge: i.Config.MaxAge}, nil
 }
 
 // SubscribeChunks calls handle for every chunk sent to an ingress from now on, as it comes. Chunks are owned by the

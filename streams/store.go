@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cadence-slo/cadence/schema"
@@ -285,12 +286,14 @@ func (w *EventWriter) run(ctx context.Context) {
 }
 
 // Appender appends the events of one scheduler, fenced by its epoch: once another scheduler has claimed the pool,
-// every append returns ErrFenced. One goroutine at a time may use it.
+// every append returns ErrFenced. One goroutine at a time may use it; anyone may ask for the Epoch.
 type Appender struct {
-	c     *Client
-	pool  string
-	epoch uint64
-	after uint64 // in EVENTS: everything appended from now on lies behind it
+	c      *Client
+	pool   string
+	source string
+	epoch  atomic.Uint64
+	age    time.Time // of the epoch
+	after  uint64    // in EVENTS: everything appended from now on lies behind it
 }
 
 // ClaimPool takes a pool over: it stores an epoch event, from which on older schedulers of the pool are fenced.
@@ -299,11 +302,47 @@ func (c *Client) ClaimPool(ctx context.Context, pool, source string, now time.Ti
 	if err != nil {
 		return nil, fmt.Errorf("streams: claiming pool %s: %w", pool, err)
 	}
-	return &Appender{c: c, pool: pool, epoch: seq, after: seq}, nil
+	a := &Appender{c: c, pool: pool, source: source, age: now, after: seq}
+	a.epoch.Store(seq)
+	return a, nil
 }
 
-// Epoch is the sequence of the epoch event, larger than every earlier scheduler's.
-func (a *Appender) Epoch() uint64 { return a.epoch }
+// Epoch is the sequence of the last epoch event, larger than every earlier scheduler's.
+func (a *Appender) Epoch() uint64 { return a.epoch.Load() }
+
+// Renew stores another epoch event if retention could drop the present one soon: appends that expect what is not there
+// any more are fenced. The event says that every request of the pool up to taken, in REQUESTS, was accepted: retention may
+// drop what else tells so. It returns ErrFenced, and ErrUnavailable when ctx ends.
+func (a *Appender) Renew(ctx context.Context, taken uint64, now time.Time) error {
+	u, err := a.c.Usage(ctx, Events)
+	if err != nil {
+		return err
+	}
+	old := a.epoch.Load()
+	full := u.MaxBytes > 0 && u.Bytes > u.MaxBytes/2 && old < u.FirstSeq+(u.LastSeq-u.FirstSeq)/2
+	if late := u.MaxAge > 0 && now.Sub(a.age) > u.MaxAge/2; !full && !late {
+		return nil
+	}
+	m, err := eventMsg(&schema.Event{Type: schema.Epoch, Time: now.UnixNano(), Source: a.source, Pool: a.pool, RequestSeq: taken})
+	if err != nil {
+		return err
+	}
+	a.fence(m, old)
+	m.Header[jetstream.MsgIDHeader] = []string{a.pool + ".epoch." + strconv.FormatUint(old, 10)} // a repetition must not be fenced by itself
+	seq, err := a.c.publish(ctx, m)
+	if err != nil {
+		return fmt.Errorf("streams: renewing the epoch of pool %s: %w", a.pool, err)
+	}
+	a.epoch.Store(seq)
+	a.age = now
+	return nil
+}
+
+// fence makes the server refuse a message once there is another epoch.
+func (a *Appender) fence(m *nats.Msg, epoch uint64) {
+	m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(epoch, 10)}
+	m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{EpochSubject(a.pool)}
+}
 
 // Append stores events in order and returns their sequences. On one server they are pipelined, each fenced by itself
 // (an atomic batch there costs a staging file and an fsync); on a replicated stream they are one atomic batch, because
@@ -313,14 +352,14 @@ func (a *Appender) Append(ctx context.Context, events []*schema.Event) ([]uint64
 		return nil, nil
 	}
 	msgs := make([]*nats.Msg, len(events))
+	epoch := a.epoch.Load()
 	for i, e := range events {
-		e.Epoch = a.epoch
+		e.Epoch = epoch
 		m, err := eventMsg(e)
 		if err != nil {
 			return nil, err
 		}
-		m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(a.epoch, 10)}
-		m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{EpochSubject(a.pool)}
+		a.fence(m, epoch)
 		msgs[i] = m
 	}
 	store := a.c.storeAtomic

@@ -163,7 +163,10 @@ func (c *Core) Event(e *schema.Stored, now int64) {
 			c.lose(w, now)
 		}
 	case schema.Epoch:
-		if e.Pool == c.cfg.Pool && e.Seq > c.epoch {
+		if e.Pool != c.cfg.Pool || e.Seq <= c.epoch {
+			return
+		}
+		if c.epoch = e.Seq; e.Source != c.cfg.Source { // our own is the claim renewed
 			c.rd.Deposed = true
 		}
 	}
