@@ -64,6 +64,10 @@ func (r *run) gather(requests <-chan *arrival) error {
 
 func (r *run) enqueue(a *arrival) {
 	now := time.Now().UnixNano()
+	r.read = a.request.Seq
+	if a.taken {
+		return
+	}
 	if a.bad != "" {
 		r.log.Error("request is not readable", "request_id", a.request.ID, "request_seq", a.request.Seq, "error", a.bad)
 		r.core.Unreadable(a.request, a.bad, now)
@@ -125,6 +129,9 @@ func (r *run) do() error {
 	rd := r.core.Ready(time.Now().UnixNano())
 	if rd.Deposed {
 		return ErrDeposed
+	}
+	if !r.appending && len(rd.Events) == 0 && r.core.Backlog() == 0 {
+		r.settled.Store(r.read)
 	}
 	if len(rd.Events) > 0 {
 		r.appending = true

@@ -27,6 +27,11 @@ func TestClaimOutlivesRetention(t *testing.T) {
 	if _, err := r.client.JetStream().UpdateStream(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
+	// The one that sees the turnover has accepted nothing itself.
+	if err := first.halt(t); err != nil {
+		t.Fatal(err)
+	}
+	first = r.schedule(config(), func(s *scheduler.Scheduler) { s.RenewEvery(5 * time.Millisecond) })
 	epochs := 0
 	for range 8 { // each a third of what the stream holds
 		for range 40 {

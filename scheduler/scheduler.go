@@ -133,7 +133,9 @@ type run struct {
 	eventSeq uint64          // of the last event folded
 	after    uint64          // in REQUESTS: where to read on
 	taken    ledger          // what was taken there before; read-only
-	upTo     uint64          // in REQUESTS: everything up to here is accepted and stored; owned by appendGroups
+	upTo     uint64          // in REQUESTS: everything up to here was accepted and stored; owned by appendGroups
+	read     uint64          // in REQUESTS: the owner has taken everything up to here
+	settled  atomic.Uint64   // read, when last nothing waited to be stored
 
 	// work ends when the owner has; everything around it ends then.
 	work    context.Context
@@ -158,6 +160,7 @@ type run struct {
 type arrival struct {
 	request core.Request
 	bad     string // why it could not be read
+	taken   bool   // by an earlier scheduler
 }
 
 // What comes into the inbox, beside *schema.Stored, *schema.WorkerState, *schema.IngressState, *core.Answer and
@@ -246,10 +249,7 @@ func (r *run) listen(ctx context.Context) error {
 // arrive reads a message of REQUESTS, on the reader's goroutine.
 func (r *run) arrive(m streams.StoredRequest) {
 	q, err := decode(m)
-	if r.taken.has(q.Seq, q.ID) {
-		return
-	}
-	a := &arrival{request: q}
+	a := &arrival{request: q, taken: r.taken.has(q.Seq, q.ID)}
 	if err != nil {
 		a.bad = err.Error()
 	}
