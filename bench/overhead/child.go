@@ -13,6 +13,9 @@ import (
 	"github.com/cadence-slo/cadence/bench/process"
 )
 
+// flagVariables is how variables that are flags of cadence begin. What is measured does not depend on them.
+const flagVariables = "CADENCE_"
+
 // child is the `cadence up` that is measured.
 type child struct {
 	p        *process.Process
@@ -38,7 +41,7 @@ func startChild(ctx context.Context, o *Options, dir string) (*child, error) {
 		}
 		args = append(args, "--metrics-listen", c.pprof, "--pprof")
 	}
-	if c.p, err = process.Start(process.Options{Name: "cadence up", Path: o.Executable, Args: append(args, o.UpArgs...)}); err != nil {
+	if c.p, err = process.Start(process.Options{Name: "cadence up", Path: o.Executable, Args: append(args, o.UpArgs...), Without: flagVariables}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
@@ -69,6 +72,7 @@ func (c *child) stop(log *slog.Logger) error {
 // projected is the number of events that ClickHouse has.
 func (c *child) projected(ctx context.Context) (int, error) {
 	cmd := exec.CommandContext(ctx, c.exe, "query", "--json", "--data-dir", c.dir, "SELECT count() AS events FROM events")
+	cmd.Env = process.Environ(flagVariables)
 	out, err := cmd.Output()
 	if err != nil {
 		return 0, fmt.Errorf("overhead: cadence query: %w%s", err, stderrOf(err))

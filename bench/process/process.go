@@ -22,8 +22,16 @@ type Options struct {
 	Name string // in messages; empty is the base name of Path
 	Path string
 	Args []string
-	Env  []string // added to this process's environment
-	Dir  string   // working directory; empty is this process's
+	// Env is added to this process's environment, or to what Without leaves of it.
+	Env []string
+	// Without is the prefix of the variables that are not passed on; empty passes all of them.
+	Without string
+	Dir     string // working directory; empty is this process's
+}
+
+// Environ is this process's environment without the variables whose names begin with a prefix.
+func Environ(without string) []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return without != "" && strings.HasPrefix(v, without) })
 }
 
 // maxLines is how much of a process's output is kept: the first and the last half of it.
@@ -46,7 +54,7 @@ type Process struct {
 func Start(o Options) (*Process, error) {
 	p := &Process{name: o.Name, done: make(chan struct{}), changed: make(chan struct{})}
 	p.cmd = exec.Command(o.Path, o.Args...)
-	p.cmd.Env = append(os.Environ(), o.Env...)
+	p.cmd.Env = append(Environ(o.Without), o.Env...)
 	p.cmd.Dir = o.Dir
 	p.cmd.SysProcAttr = attributes()
 	if p.name == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,6 +31,21 @@ func within(t *testing.T) context.Context {
 }
 
 func is(want string) func(string) bool { return func(line string) bool { return line == want } }
+
+func TestWithout(t *testing.T) {
+	t.Setenv("HIDDEN_ONE", "x")
+	p, err := Start(Options{Path: "/bin/sh", Args: []string{"-c", `echo "$HIDDEN_ONE,$HIDDEN_TWO,${PATH:+path}"`}, Env: []string{"HIDDEN_TWO=kept"}, Without: "HIDDEN_"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if got := strings.TrimSpace(p.Output()); got != ",kept,path" {
+		t.Error(got)
+	}
+	if !slices.Equal(Environ(""), os.Environ()) {
+		t.Error("an empty prefix takes variables away")
+	}
+}
 
 func TestOutputs(t *testing.T) {
 	p := start(t, `echo one; echo two >&2; printf "$GREETING"; exit 3`)
