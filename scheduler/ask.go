@@ -46,9 +46,7 @@ func (r *run) append(events []*schema.Event) {
 }
 
 func (r *run) renew() {
-	ctx, cancel := context.WithTimeout(r.work, r.renewEvery)
-	defer cancel()
-	switch err := r.appender.Renew(ctx, max(r.upTo, r.settled.Load()), time.Now()); {
+	switch err := r.appender.Renew(r.work, max(r.upTo, r.settled.Load()), time.Now()); {
 	case errors.Is(err, streams.ErrFenced):
 		r.push(fenced{err})
 	case err != nil && r.work.Err() == nil:

@@ -312,7 +312,8 @@ func (a *Appender) Epoch() uint64 { return a.epoch.Load() }
 
 // Renew stores another epoch event if retention could drop the present one soon: appends that expect what is not there
 // any more are fenced. The event says that every request of the pool up to taken, in REQUESTS, was accepted: retention may
-// drop what else tells so. It returns ErrFenced, and ErrUnavailable when ctx ends.
+// drop what else tells so. It returns ErrFenced, and ErrUnavailable if the server cannot be asked or, when ctx ends, its
+// answer is still out: appends after that may be fenced.
 func (a *Appender) Renew(ctx context.Context, taken uint64, now time.Time) error {
 	u, err := a.c.Usage(ctx, Events)
 	if err != nil {
@@ -330,12 +331,26 @@ func (a *Appender) Renew(ctx context.Context, taken uint64, now time.Time) error
 	a.fence(m, old)
 	m.Header[jetstream.MsgIDHeader] = []string{a.pool + ".epoch." + strconv.FormatUint(old, 10)} // a repetition must not be fenced by itself
 	seq, err := a.c.publish(ctx, m)
+	if errors.Is(err, ErrFenced) { // by our own, if its acknowledgement was lost and the server has forgotten its id
+		if last, lerr := a.last(ctx); lerr == nil && last.Header.Get(headerSource) == a.source && last.Sequence > old {
+			seq, err = last.Sequence, nil
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("streams: renewing the epoch of pool %s: %w", a.pool, err)
 	}
 	a.epoch.Store(seq)
 	a.age = now
 	return nil
+}
+
+// last returns the pool's last epoch event.
+func (a *Appender) last(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	s, err := a.c.js.Stream(ctx, Events)
+	if err != nil {
+		return nil, err
+	}
+	return s.GetLastMsgForSubject(ctx, EpochSubject(a.pool))
 }
 
 // fence makes the server refuse a message once there is another epoch.
