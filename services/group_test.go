@@ -23,6 +23,13 @@ func (j *journal) add(s string) {
 	j.lines = append(j.lines, s)
 }
 
+// all are the lines so far.
+func (j *journal) all() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.lines)
+}
+
 func (j *journal) component(name string, stopTakes time.Duration) Component {
 	return Component{Name: name, StopWithin: time.Second, Run: func(ctx context.Context, ready func()) error {
 		j.add("start " + name)
@@ -39,8 +46,8 @@ func TestGroupStartsInOrderAndStopsInReverse(t *testing.T) {
 		var j journal
 		ctx, cancel := context.WithCancel(t.Context())
 		err := RunGroup(ctx, slog.New(slog.DiscardHandler), []Component{j.component("a", 0), j.component("b", 500*time.Millisecond)}, cancel)
-		if want := []string{"start a", "start b", "stop b", "stop a"}; err != nil || !slices.Equal(j.lines, want) {
-			t.Fatalf("%v, %v", j.lines, err)
+		if want := []string{"start a", "start b", "stop b", "stop a"}; err != nil || !slices.Equal(j.all(), want) {
+			t.Fatalf("%v, %v", j.all(), err)
 		}
 	})
 }
@@ -58,8 +65,8 @@ func TestGroupStopsWhenAComponentFails(t *testing.T) {
 			}},
 			j.component("c", 0),
 		}, nil)
-		if want := []string{"start a", "start c", "stop c", "stop a"}; !errors.Is(err, broken) || !slices.Equal(j.lines, want) {
-			t.Fatalf("%v, %v", j.lines, err)
+		if want := []string{"start a", "start c", "stop c", "stop a"}; !errors.Is(err, broken) || !slices.Equal(j.all(), want) {
+			t.Fatalf("%v, %v", j.all(), err)
 		}
 	})
 }
@@ -72,8 +79,8 @@ func TestGroupDoesNotStartAfterAFailure(t *testing.T) {
 		{Name: "b", StopWithin: time.Second, Run: func(context.Context, func()) error { return broken }},
 		j.component("c", 0),
 	}, nil)
-	if want := []string{"start a", "stop a"}; !errors.Is(err, broken) || !slices.Equal(j.lines, want) {
-		t.Fatalf("%v, %v", j.lines, err)
+	if want := []string{"start a", "stop a"}; !errors.Is(err, broken) || !slices.Equal(j.all(), want) {
+		t.Fatalf("%v, %v", j.all(), err)
 	}
 }
 
@@ -82,8 +89,8 @@ func TestGroupGivesUpOnAComponentThatHangs(t *testing.T) {
 		var j journal
 		ctx, cancel := context.WithCancel(t.Context())
 		err := RunGroup(ctx, slog.New(slog.DiscardHandler), []Component{j.component("a", 0), j.component("b", time.Hour)}, cancel)
-		if !errors.Is(err, ErrStopTimeout) || !slices.Contains(j.lines, "stop a") {
-			t.Fatalf("%v, %v", j.lines, err)
+		if !errors.Is(err, ErrStopTimeout) || !slices.Contains(j.all(), "stop a") {
+			t.Fatalf("%v, %v", j.all(), err)
 		}
 		time.Sleep(2 * time.Hour) // in the bubble's time: b ends too
 	})
