@@ -113,7 +113,7 @@ func (r *run) take(m any) error {
 
 func (r *run) tick() {
 	now := time.Now()
-	if !r.client.Connected() {
+	if !r.client.Connected() || r.echo.silent(now) {
 		r.core.Deaf(now.UnixNano())
 	}
 	r.core.Tick(now.UnixNano())

@@ -150,6 +150,7 @@ type run struct {
 	subs     []*nats.Subscription
 
 	appending bool
+	echo      echo
 	seals     queue[core.Seal]
 	letters   queue[core.DeadLetter]
 	observed  time.Time
@@ -211,6 +212,7 @@ func (s *Scheduler) takeOver(ctx context.Context, claim appender) (*run, error) 
 	r.core.Restore(found, time.Now().UnixNano())
 	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))
 	r.wg.Go(r.appendGroups)
+	r.wg.Go(func() { r.echo.run(r.work, r.client) })
 	s.log.Info("pool claimed", "epoch", claim.Epoch(), "events_to", r.eventSeq, "requests_after", r.after, "requests_live", live, "took", time.Since(began))
 	return r, nil
 }

@@ -24,8 +24,9 @@ func (c *Core) cancelRequested(e *schema.Stored, now int64) {
 	case waiting:
 		c.unwait(r)
 		c.end(r, schema.Cancelled, e.Reason, "", now)
-	case binding, sealing: // nobody else has it
+	case binding: // nobody else has it
 		c.end(r, schema.Cancelled, e.Reason, "", now)
+	case sealing: // when the ingress has said whether the whole answer was relayed
 	case due:
 		if !r.sent {
 			c.end(r, schema.Cancelled, e.Reason, "", now)
@@ -94,6 +95,9 @@ func (c *Core) Sealed(a SealAnswer, now int64) {
 		e.ResumeTokens = int32(len(r.resume))
 		r.state = ending
 		c.out.add(e, r)
+		return
+	case r.cancel != "":
+		c.end(r, schema.Cancelled, string(r.cancel), "", now)
 		return
 	}
 	e := c.event(schema.Sealed, r, now)
