@@ -12,6 +12,7 @@ import (
 	"time"
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/cadence-slo/cadence/streams/streamstest"
 	"go.uber.org/goleak"
 
 	"github.com/cadence-slo/cadence/analytics/clickhouse"
@@ -45,7 +46,7 @@ func runTests(m *testing.M) (code int, err error) {
 	}
 	code = m.Run()
 	_ = shared.Stop(10 * time.Second)
-	if err := goleak.Find(); err != nil && code == 0 {
+	if err := goleak.Find(streamstest.IgnoreAckWatcher()); err != nil && code == 0 {
 		return 1, err
 	}
 	return code, nil

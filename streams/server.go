@@ -48,6 +48,8 @@ func (c *ServerConfig) Validate() error {
 	return nil
 }
 
+const maxStore = 1 << 40
+
 // Server is an embedded NATS server with JetStream. It owns its store directory's lock until Stop.
 type Server struct {
 	ns   *server.Server
@@ -73,12 +75,15 @@ func StartServer(c ServerConfig, log *slog.Logger) (*Server, error) {
 		StoreDir:   c.Dir,
 		SyncAlways: c.Durability == DurablePower,
 		MaxPayload: MaxPayload,
-		MaxPending: 256 << 20,
-		NoSigs:     true,
-		NoLog:      true,
-		DontListen: c.Listen == "",
-		Username:   c.User,
-		Password:   c.Password,
+		// The streams' own limits bound what is stored: the server would derive one from the free disk, and refuse to open
+		// the streams that it holds already once that has become less than their limits.
+		JetStreamMaxStore: maxStore,
+		MaxPending:        256 << 20,
+		NoSigs:            true,
+		NoLog:             true,
+		DontListen:        c.Listen == "",
+		Username:          c.User,
+		Password:          c.Password,
 	}
 	if c.Listen != "" {
 		host, port, _ := net.SplitHostPort(c.Listen)

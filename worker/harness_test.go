@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(childURL); url != "" {
 		os.Exit(child(url))
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, streamstest.IgnoreAckWatcher())
 }
 
 // rig is a worker on a real server, and what the rest of the system sees of it.

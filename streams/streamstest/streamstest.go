@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/streams"
+	"go.uber.org/goleak"
 )
 
 // Server is an embedded server in a temporary directory, stopped at the end of the test. It listens on a loopback
@@ -69,6 +70,12 @@ func (s *Server) ClientWith(t testing.TB, cfg streams.Config) *streams.Client {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// IgnoreAckWatcher lets goleak pass over a goroutine of nats.go's: it watches for the end of the connection, whose news is
+// dropped if it is busy with the news before, and then stays.
+func IgnoreAckWatcher() goleak.Option {
+	return goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect")
 }
 
 // Receive returns the next value of a channel, and fails the test if none comes within 10 s.
