@@ -21,6 +21,10 @@ func (t *Tail) Stop() {
 	<-t.cc.Closed()
 }
 
+// pullHeartbeat is how often the server tells a reader that waits that it is still served. Two that are missing, and the
+// reader begins anew where it was: a server that was restarted knows nothing of it.
+const pullHeartbeat = time.Second
+
 // tail reads a stream in order from a sequence on, without acknowledging: the reader's own state is its position. It
 // survives reconnects and server restarts without a gap or a repetition.
 func (c *Client) tail(ctx context.Context, stream string, after uint64, subjects []string, handle func(m jetstream.Msg, meta *jetstream.MsgMetadata)) (t *Tail, pending uint64, err error) {
@@ -42,7 +46,7 @@ func (c *Client) tail(ctx context.Context, stream string, after uint64, subjects
 			return
 		}
 		handle(m, meta)
-	}, jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
+	}, jetstream.PullHeartbeat(pullHeartbeat), jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) {
 		c.log.Warn("reader interrupted", "stream", stream, "error", err)
 	}))
 	if err != nil {

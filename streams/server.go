@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -54,6 +57,10 @@ const maxStore = 1 << 40
 type Server struct {
 	ns   *server.Server
 	lock *flock.Flock
+
+	full    *atomic.Bool // a write found no space
+	stop    chan struct{}
+	guarded sync.WaitGroup
 }
 
 // StartServer starts an embedded server and returns when it takes connections. It returns ErrLocked if the directory
@@ -99,13 +106,16 @@ func StartServer(c ServerConfig, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("streams: embedded server: %w", err), lock.Unlock())
 	}
-	ns.SetLoggerV2(serverLog{log.With("component", "nats")}, false, false, false)
+	full := new(atomic.Bool)
+	ns.SetLoggerV2(serverLog{log.With("component", "nats"), full}, false, false, false)
 	ns.Start()
 	if !ns.ReadyForConnections(10 * time.Second) {
 		ns.Shutdown()
 		return nil, errors.Join(fmt.Errorf("streams: embedded server not ready after 10s (is %s taken?)", c.Listen), lock.Unlock())
 	}
-	return &Server{ns: ns, lock: lock}, nil
+	s := &Server{ns: ns, lock: lock, full: full, stop: make(chan struct{})}
+	s.guarded.Go(func() { s.guard(c.Dir, log.With("component", "nats")) })
+	return s, nil
 }
 
 func lockDir(dir string) (*flock.Flock, error) {
@@ -145,6 +155,8 @@ func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s.ns) }
 
 // Stop closes every connection, flushes the streams and releases the directory.
 func (s *Server) Stop() error {
+	close(s.stop)
+	s.guarded.Wait()
 	s.ns.Shutdown()
 	s.ns.WaitForShutdown()
 	if err := s.lock.Unlock(); err != nil {
@@ -153,12 +165,22 @@ func (s *Server) Stop() error {
 	return nil
 }
 
-// serverLog hands the server's own messages to slog.
-type serverLog struct{ log *slog.Logger }
+// serverLog hands the server's own messages to slog, and notes when one tells of a full disk.
+type serverLog struct {
+	log  *slog.Logger
+	full *atomic.Bool
+}
 
 func (l serverLog) Noticef(f string, v ...any) { l.log.Debug("notice", "text", fmt.Sprintf(f, v...)) }
 func (l serverLog) Warnf(f string, v ...any)   { l.log.Warn("warning", "text", fmt.Sprintf(f, v...)) }
 func (l serverLog) Fatalf(f string, v ...any)  { l.log.Error("fatal", "text", fmt.Sprintf(f, v...)) }
-func (l serverLog) Errorf(f string, v ...any)  { l.log.Error("error", "text", fmt.Sprintf(f, v...)) }
-func (l serverLog) Debugf(f string, v ...any)  { l.log.Debug("debug", "text", fmt.Sprintf(f, v...)) }
-func (l serverLog) Tracef(string, ...any)      {}
+func (l serverLog) Errorf(f string, v ...any) {
+	for _, x := range v {
+		if err, ok := x.(error); ok && errors.Is(err, syscall.ENOSPC) {
+			l.full.Store(true)
+		}
+	}
+	l.log.Error("error", "text", fmt.Sprintf(f, v...))
+}
+func (l serverLog) Debugf(f string, v ...any) { l.log.Debug("debug", "text", fmt.Sprintf(f, v...)) }
+func (l serverLog) Tracef(string, ...any)     {}

@@ -78,7 +78,8 @@ func IgnoreAckWatcher() goleak.Option {
 	return goleak.IgnoreAnyFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect")
 }
 
-// Receive returns the next value of a channel, and fails the test if none comes within 10 s.
+// Receive returns the next value of a channel, and fails the test if none comes within 30 s: nats.go gives a request that a
+// dying server took along ten.
 func Receive[T any](t testing.TB, ch <-chan T) T {
 	t.Helper()
 	select {
@@ -87,8 +88,8 @@ func Receive[T any](t testing.TB, ch <-chan T) T {
 			t.Fatal("channel is closed")
 		}
 		return v
-	case <-time.After(10 * time.Second):
-		t.Fatal("nothing received within 10s")
+	case <-time.After(30 * time.Second):
+		t.Fatal("nothing received within 30s")
 	}
 	panic("unreachable")
 }
