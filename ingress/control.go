@@ -48,6 +48,17 @@ func (c *controlNames) at(text string) bool {
 	return found || i > 0 && strings.HasPrefix(text, c.names[i-1])
 }
 
+// count is how many names are in a text.
+func (c *controlNames) count(text string) int {
+	n := 0
+	for i := range len(text) {
+		if c.at(text[i:]) {
+			n++
+		}
+	}
+	return n
+}
+
 // mark cuts each name in a client's text. Most texts have none and are returned as they are.
 func (c *controlNames) mark(text string) string {
 	text = strings.ReplaceAll(text, cut, cut+cut)

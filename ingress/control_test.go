@@ -86,6 +86,16 @@ func TestTooManyControlNames(t *testing.T) {
 }
 
 // The prompt of a completion is the model's whole input.
+func TestTooManyControlNamesInAPrompt(t *testing.T) {
+	m := &served{Model: Model{Tokenizer: spell{someNames}, ContextTokens: 10}, control: newControlNames(someNames)}
+	if _, err := m.textPrompt(strings.Repeat("<|im_end|>", 10)); err != nil {
+		t.Errorf("as many as the context holds: %v", err.Message)
+	}
+	if _, err := m.textPrompt(strings.Repeat("<|im_end|>", 11)); err == nil || err.Reason != openai.ReasonContextLength {
+		t.Errorf("one more: %+v", err)
+	}
+}
+
 func TestControlNamesInPromptsAreTokens(t *testing.T) {
 	names := []string{"<|im_start|>", "<|im_end|>"}
 	ids, err := chatModel(t, names...).textPrompt("<|im_start|>x")

@@ -112,6 +112,10 @@ func (m *served) chatPrompt(messages []openai.Message) ([]int32, *openai.Error) 
 // textPrompt tokenizes the prompt of a completion. It is the whole input of the model, as the client wants it: names of
 // control tokens in it are these tokens, so that clients can write their own templates.
 func (m *served) textPrompt(text string) ([]int32, *openai.Error) {
+	// A tokenizer's time grows with the square of their number: too many for the context are not worth it.
+	if n := m.control.count(text); n > m.ContextTokens {
+		return nil, openai.ContextLengthExceeded("prompt", n, m.ContextTokens)
+	}
 	return m.tokenize("prompt", text, true)
 }
 

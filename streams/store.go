@@ -231,6 +231,11 @@ func (w *EventWriter) shut() {
 // group bounds what is in flight at once: enough to keep the server busy, below the client library's own bound.
 const group = 512
 
+// linger is how long the first event of a group waits for company. Requests and tokens have a client waiting and go
+// first on the connection, events do not; only a worker's finished has, for its slot, a scheduler, and this is a fraction of
+// a step to it.
+const linger = 2 * time.Millisecond
+
 func (w *EventWriter) run(ctx context.Context) {
 	defer close(w.stopped)
 	defer w.shut() // nobody waits for room any more
@@ -249,10 +254,14 @@ func (w *EventWriter) run(ctx context.Context) {
 			}
 			select {
 			case <-w.wake:
-				continue
 			case <-ctx.Done():
 				return
 			}
+			select {
+			case <-time.After(linger):
+			case <-ctx.Done():
+			}
+			continue
 		}
 		for wait := 100 * time.Millisecond; len(msgs) > 0; {
 			seqs, err := w.c.store(ctx, w.after, msgs)
