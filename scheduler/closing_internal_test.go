@@ -12,7 +12,7 @@ import (
 func TestClosingsAreSentAgain(t *testing.T) {
 	var c closings
 	start := time.Now()
-	at := func(d time.Duration) time.Time { return start.Add(d) }
+	at := start.Add
 	chunk := func(n int32) core.Chunk { return core.Chunk{Ingress: "i1", Chunk: schema.Chunk{Index: n}} }
 	expect := func(what string, got []core.Chunk, want ...int32) {
 		t.Helper()

@@ -5,6 +5,7 @@ package llama
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -41,7 +42,7 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(func() int {
-		if _, err := LoadModel("any", DefaultModelOptions()); err != ErrNotInit {
+		if _, err := LoadModel("any", DefaultModelOptions()); !errors.Is(err, ErrNotInit) {
 			fmt.Fprintln(os.Stderr, "LoadModel before Init:", err)
 			return 1
 		}
