@@ -2,10 +2,6 @@ package streams_test
 
 import (
 	"context"
-	"io"
-	"net"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,80 +11,16 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// deafness passes connections on to a server and, while deaf, drops what the server answers.
-type deafness struct {
-	l    net.Listener
-	deaf atomic.Bool
-
-	mu    sync.Mutex
-	conns []net.Conn
-}
-
-func newDeafness(t *testing.T, server string) *deafness {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &deafness{l: l}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", server)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, in, out)
-			p.mu.Unlock()
-			wg.Go(func() { _, _ = io.Copy(out, in); out.Close() })
-			wg.Go(func() { _, _ = io.Copy(hearing{in, &p.deaf}, out); in.Close() })
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		p.cut()
-		wg.Wait()
-	})
-	return p
-}
-
-type hearing struct {
-	net.Conn
-	deaf *atomic.Bool
-}
-
-func (h hearing) Write(b []byte) (int, error) {
-	if h.deaf.Load() {
-		return len(b), nil
-	}
-	return h.Conn.Write(b)
-}
-
-func (p *deafness) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
-}
-
 // Events were stored, nobody was told, and when the connection comes back the server has forgotten their ids.
 func TestLongOutageStoresNothingTwice(t *testing.T) {
 	s := streamstest.Start(t)
 	c := s.Client(t)
 	reshape(t, c, func(s *jetstream.StreamConfig) { s.Duplicates = 100 * time.Millisecond })
-	p := newDeafness(t, s.URL[len("nats://"):])
+	p := streamstest.NewProxy(t, s)
 	cfg := streams.DefaultConfig()
 	cfg.Timeout = 200 * time.Millisecond
 	direct := s.URL
-	s.URL = "nats://" + p.l.Addr().String()
+	s.URL = p.URL()
 	far := streams.WithMemory(s.ClientWith(t, cfg), 50*time.Millisecond)
 	s.URL = direct
 
@@ -112,7 +44,7 @@ func TestLongOutageStoresNothingTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.deaf.Store(true)
+	p.LoseAnswers.Store(true)
 	for range 3 {
 		if err := w.Emit(event()); err != nil {
 			t.Fatal(err)
@@ -142,8 +74,8 @@ func TestLongOutageStoresNothingTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.deaf.Store(false)
-	p.cut()
+	p.LoseAnswers.Store(false)
+	p.Cut()
 	if err := streamstest.Receive(t, appended); err != nil {
 		t.Fatal(err)
 	}
