@@ -233,6 +233,8 @@ func FuzzDecode(f *testing.F) {
 		` {"V":1, "Request_ID":"` + string(idA) + `"}`,
 		`{"v":1,"request_id":"` + string(idA) + `","attempt":1,"index":0,"ids":"","text":"\ud83d\ude00\ud800","finish":{"reason":"","prompt_tokens":0,"output_tokens":-1}}`,
 		`{"v":1,"request_id":"` + string(idA) + `","pool":"a","model":"","tenant":"b","ingress":"c","kind":"chat","received_time_ns":-0,"prompt":"AQ","max_tokens":1,"stop":[],"sampling":{"temperature":1e-7,"seed":01}}`,
+		`{"v":1,"request_id":"` + string(idA) + `","attempt":1,"index":0,"ids":"AQI","logprobs":{"chosen":[-1e-7,-0.0],"top":"","top_logprobs":[]}}`,
+		`{"v":1,"request_id":"` + string(idA) + `","attempt":1,"index":0,"ids":"AQI","logprobs":{"chosen":[-1,-9999],"top":"AQI","top_logprobs":[-0.5, null]}}`,
 		`{"v":1,"pool":"a","epoch":18446744073709551615,"items":[{"attempt":1,"request": [ "<" , 1.0 ] }]}`,
 		`{"v":1,"pool":"a","epoch":18446744073709551616,"items":[]}`,
 	} {
@@ -282,6 +284,10 @@ func normalize(m Body) {
 	case *Request:
 		if len(m.Stop) == 0 {
 			m.Stop = nil
+		}
+	case *Chunk:
+		if l := m.Logprobs; l != nil && len(l.Top) == 0 {
+			l.Top, l.TopLogprobs = nil, nil
 		}
 	case *Dispatch:
 		for i := range m.Items {

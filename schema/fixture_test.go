@@ -41,11 +41,22 @@ func fixtures() map[string]Body {
 			},
 			Budget: 2 * time.Second, Grace: 30 * time.Second,
 		},
+		"request_constrained": &Request{
+			V: 1, ID: idB, Pool: "default", Tenant: "acme", Ingress: "ing-7c4e", Kind: KindChat, Prompt: Tokens{1}, MaxTokens: 1,
+			Logprobs: 6, Grammar: "root ::= \"<\" [^\"]* \"\\n\"\n",
+		},
 		"request_least": &Request{
 			V: 1, ID: idB, Pool: "default", Tenant: "acme", Ingress: "ing-7c4e", Kind: KindCompletion, Prompt: Tokens{1}, MaxTokens: 1,
 		},
 		"chunk": &Chunk{
 			V: 1, Request: idA, Attempt: 1, Index: 17, IDs: Tokens{1234, 56_789}, Text: "caf\u00e9 <b>&amp;</b> \"日本\"\n\u2028",
+		},
+		"chunk_logprobs": &Chunk{
+			V: 1, Request: idA, Attempt: 1, Index: 17, IDs: Tokens{1234, 56_789, 2}, Text: "ab", Finish: &Finish{Reason: FinishStop, OutputTokens: 20},
+			Logprobs: &Logprobs{
+				Chosen: []float32{-0.25, -12.5}, Top: Tokens{1234, 7, 8, 9},
+				TopLogprobs: []float32{-0.25, -3.0000001e-7, 0, MinLogprob},
+			},
 		},
 		"chunk_finish": &Chunk{
 			V: 1, Request: idA, Attempt: 2, Index: 63, IDs: Tokens{2}, Text: ".",

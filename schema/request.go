@@ -18,8 +18,14 @@ var (
 	ErrInvalid = errors.New("schema: invalid")
 )
 
-// MaxStops is the largest number of stop strings of a request.
-const MaxStops = 16
+const (
+	// MaxStops is the largest number of stop strings of a request.
+	MaxStops = 16
+	// MaxTopLogprobs is how many alternatives a token's log-probability may come with.
+	MaxTopLogprobs = 20
+	// MaxGrammar is the longest grammar of a request, in bytes.
+	MaxGrammar = 64 << 10
+)
 
 // Kind is the API that a request came through.
 type Kind string
@@ -77,6 +83,12 @@ type Request struct {
 	Budget time.Duration `json:"budget_ns,omitempty"`
 	// Grace is how long generation goes on after the client has gone, waiting for it to come back.
 	Grace time.Duration `json:"grace_ns,omitempty"`
+	// Logprobs asks for log-probabilities: 0 for none, n+1 for those of the generated tokens and of the n most probable
+	// ones in the place of each; n ≤ MaxTopLogprobs.
+	Logprobs int32 `json:"logprobs,omitempty"`
+	// Grammar, unless empty, is what the whole output must be a sentence of: GBNF, llama.cpp's notation, with the start
+	// symbol root; at most MaxGrammar bytes.
+	Grammar string `json:"grammar,omitempty"`
 }
 
 // Peak returns the largest number of tokens that the request can hold in the KV cache.
@@ -110,6 +122,10 @@ func (r *Request) Validate() error {
 		return bad("budget_ns", r.Budget)
 	case r.Grace < 0:
 		return bad("grace_ns", r.Grace)
+	case r.Logprobs < 0 || r.Logprobs > MaxTopLogprobs+1:
+		return bad("logprobs", r.Logprobs)
+	case len(r.Grammar) > MaxGrammar:
+		return bad("grammar", fmt.Sprintf("%d bytes", len(r.Grammar)))
 	}
 	for _, s := range r.Stop {
 		if s == "" {

@@ -64,7 +64,7 @@ func (e *Event) walk(w *wire) {
 }
 
 func (r *Request) walk(w *wire) {
-	w.open(512 + 4*len(r.Prompt))
+	w.open(512 + 4*len(r.Prompt) + len(r.Grammar))
 	num(w, `,"v":`, &r.V)
 	str(w, `,"request_id":`, &r.ID)
 	str(w, `,"pool":`, &r.Pool)
@@ -82,6 +82,8 @@ func (r *Request) walk(w *wire) {
 	r.Sampling.walk(w)
 	optNum(w, `,"budget_ns":`, &r.Budget)
 	optNum(w, `,"grace_ns":`, &r.Grace)
+	optNum(w, `,"logprobs":`, &r.Logprobs)
+	optStr(w, `,"grammar":`, &r.Grammar)
 	w.close()
 }
 
@@ -118,6 +120,20 @@ func (c *Chunk) walk(w *wire) {
 		}
 		c.Error.walk(w)
 	}
+	if (w.reading || c.Logprobs != nil) && w.key(`,"logprobs":`) {
+		if w.reading {
+			c.Logprobs = new(Logprobs)
+		}
+		c.Logprobs.walk(w)
+	}
+	w.close()
+}
+
+func (l *Logprobs) walk(w *wire) {
+	w.open(32 + 12*len(l.Chosen) + 16*len(l.Top))
+	optFloats(w, `,"chosen":`, &l.Chosen)
+	optToks(w, `,"top":`, &l.Top)
+	optFloats(w, `,"top_logprobs":`, &l.TopLogprobs)
 	w.close()
 }
 

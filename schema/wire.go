@@ -293,18 +293,60 @@ func optFloat(w *wire, name string, p *float32) {
 	if !w.reading && *p == 0 || !w.key(name) {
 		return
 	}
-	if !w.reading {
-		q, err := json.Marshal(*p)
-		if err != nil {
-			w.fail(err)
-		}
-		w.b = append(w.b, q...)
+	w.float(p)
+}
+
+// optFloats is a list of numbers that is not written when empty.
+func optFloats(w *wire, name string, p *[]float32) {
+	if !w.reading && len(*p) == 0 || !w.key(name) {
 		return
 	}
-	n := bytes.IndexAny(w.b, ",}")
+	w.lit('[')
+	for i := 0; w.err == nil; i++ {
+		if w.reading {
+			*p = append(*p, 0)
+		}
+		w.float(&(*p)[i])
+		if w.reading && (len(w.b) == 0 || w.b[0] != ',') || !w.reading && i+1 == len(*p) {
+			break
+		}
+		w.lit(',')
+	}
+	w.lit(']')
+}
+
+// float writes or reads a number.
+func (w *wire) float(p *float32) {
+	if !w.reading {
+		w.b = appendFloat(w, w.b, *p)
+		return
+	}
+	n := bytes.IndexAny(w.b, ",]}")
 	if n < 0 || json.Unmarshal(w.b[:n], p) != nil {
 		w.fail(errShape)
 		return
 	}
 	w.b = w.b[n:]
+}
+
+// appendFloat appends f as encoding/json writes it: as JavaScript does.
+func appendFloat(w *wire, b []byte, f float32) []byte {
+	abs := f
+	if f < 0 {
+		abs = -f
+	}
+	switch {
+	case f-f != 0: // not finite
+		q, err := json.Marshal(f)
+		w.fail(err)
+		return append(b, q...)
+	case abs == 0 || abs >= 1e-6 && abs < 1e21:
+		return strconv.AppendFloat(b, float64(f), 'f', -1, 32)
+	}
+	b = strconv.AppendFloat(b, float64(f), 'e', -1, 32)
+	if n := len(b); b[n-4] == 'e' && b[n-3] == '-' && b[n-2] == '0' { // e-09 is e-9
+		b[n-2] = b[n-1]
+		b = b[:n-1]
+	}
+	return b
 }
