@@ -183,6 +183,7 @@ func (k *call) usage(u gjson.Result) {
 		PromptTokens:     int(u.Get("prompt_tokens").Int()),
 		CompletionTokens: int(u.Get("completion_tokens").Int()),
 		TotalTokens:      int(u.Get("total_tokens").Int()),
+		CachedTokens:     int(u.Get("prompt_tokens_details.cached_tokens").Int()),
 	}
 }
 

@@ -108,7 +108,7 @@ func TestOutcomes(t *testing.T) {
 		check  func(*Record) bool
 	}{
 		"complete": {chunked(whole), OK, "aéb", func(r *Record) bool {
-			return r.Done && r.Finish == "length" && *r.Usage == Usage{3, 2, 5} && r.RequestID == "inner" && r.Events == 5 &&
+			return r.Done && r.Finish == "length" && *r.Usage == Usage{3, 2, 5, 0} && r.RequestID == "inner" && r.Events == 5 &&
 				r.TextEvents == 2 && len(r.Gaps) == 1 && r.LastEventID == "r/4" && len(r.EventIDs) == 5 && r.TTFT > 0 && r.E2E >= r.TTFT
 		}},
 		"until the end of the connection":  {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + whole + "<close>", OK, "aéb", nil},
@@ -131,7 +131,7 @@ func TestOutcomes(t *testing.T) {
 		}},
 		"error status":    {errorAnswer("400 Bad Request", "", `{"error":{"message":"no","code":"invalid_value"}}`), HTTPError, "", func(r *Record) bool { return r.Reason == "invalid_value" }},
 		"gateway's error": {errorAnswer("503 Service Unavailable", "", "<html>"), HTTPError, "", nil},
-		"not streamed":    {errorAnswer("200 OK", "", `{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}`), OK, "hi", func(r *Record) bool { return r.Usage.TotalTokens == 3 && r.Finish == "stop" }},
+		"not streamed":    {errorAnswer("200 OK", "", `{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1}}}`), OK, "hi", func(r *Record) bool { return *r.Usage == Usage{1, 2, 3, 1} && r.Finish == "stop" }},
 		"not streamed, until the end of the connection": {"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" +
 			`{"choices":[{"text":"ho","finish_reason":"stop"}]}<close>`, OK, "ho", nil},
 		"completion":           {errorAnswer("200 OK", "", `{"choices":[{"text":"ho","finish_reason":"stop"}]}`), OK, "ho", nil},

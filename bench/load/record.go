@@ -33,6 +33,8 @@ type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
 	TotalTokens      int `json:"total_tokens"`
+	// CachedTokens of the prompt came from a prefix cache; 0 if the server does not say.
+	CachedTokens int `json:"cached_tokens,omitempty"`
 }
 
 // Record is what one request brought. Durations count from the intended arrival; -1 is an event that did not happen.
