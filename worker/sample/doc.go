@@ -8,6 +8,9 @@
 // of the order by falling probability (equal ones by rising id), so what is left is described by its last member alone
 // and nothing is ever sorted. The draw walks the kept tokens by rising id.
 //
+// A filter (a grammar) is asked about as few candidates as can be: the one drawn, then the next ones in the order in
+// which they would have been drawn, then all. Log-probabilities are of the logits as they came.
+//
 // The repetition penalty looks at prompt and output (as in CTRL, arXiv:1909.05858: positive logits are divided,
 // negative ones multiplied), presence and frequency penalties at the output (as OpenAI documents them).
 package sample

@@ -5,11 +5,33 @@ import (
 	"slices"
 )
 
-// Scratch is working memory for rows of one vocabulary. The zero value is ready; it grows to 16 bytes a token.
+// Scratch is working memory for rows of one vocabulary. The zero value is ready; it grows to 16 bytes a token, and to 21
+// with filters.
 type Scratch struct {
-	kept, some []int32
+	kept, some []int32 // kept: len is of what the last draw chose from
 	weight     []float64
 	buckets    [buckets]float64
+	was        []scored // before penalties
+	ids        []int32  // to ask a filter about, with its answers
+	ok         []bool
+	ranking    ranking
+}
+
+type scored struct {
+	id    int32
+	logit float32
+}
+
+// all returns the ids of a vocabulary in memory for draw.
+func (w *Scratch) all(n int) []int32 {
+	if len(w.weight) < n {
+		w.weight, w.kept, w.some = make([]float64, n), make([]int32, n), make([]int32, n)
+	}
+	kept := w.kept[:n]
+	for id := range kept {
+		kept[id] = int32(id)
+	}
+	return kept
 }
 
 // stream is the source of a position's random numbers, one for each token: the same for the same seed and position,
@@ -33,18 +55,10 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// draw chooses among the tokens that the parameters keep; best is the most probable.
-func (s *Sampler) draw(logits []float32, best, pos int32, w *Scratch) int32 {
-	n := len(logits)
-	if len(w.weight) < n {
-		w.weight, w.kept, w.some = make([]float64, n), make([]int32, n), make([]int32, n)
-	}
+// draw chooses among those of kept, memory of w, that the parameters keep; best is the most probable.
+func (s *Sampler) draw(logits []float32, kept []int32, best, pos int32, w *Scratch) int32 {
 	r := row{Scratch: w, logits: logits, top: float64(logits[best]), inv: 1 / float64(s.p.Temperature)}
-	kept := w.kept[:n]
-	for id := range kept {
-		kept[id] = int32(id)
-	}
-	if k := int(s.p.TopK); k > 0 && k < n {
+	if k := int(s.p.TopK); k > 0 && k < len(kept) {
 		kept = r.until(kept, r.last(kept, false, float64(k)))
 	}
 	total := 0.0 // for top-p
@@ -59,6 +73,7 @@ func (s *Sampler) draw(logits []float32, best, pos int32, w *Scratch) int32 {
 	if floor := float64(s.p.MinP); floor > 0 {
 		kept = slices.DeleteFunc(kept, func(id int32) bool { return w.weight[id] < floor && id != best })
 	}
+	w.kept = kept
 	return r.race(kept, newStream(s.p.Seed, pos))
 }
 

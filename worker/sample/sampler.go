@@ -59,23 +59,35 @@ func (s *Sampler) Accept(id int32) {
 	}
 }
 
-// Sample returns the token for a position from its logits (one per id of the vocabulary). It changes logits where
-// penalties apply. It does not Accept what it returns. A row that is not finite gives ErrLogits.
+// Sample returns the token for a position from its logits (one per id of the vocabulary), which are as they were when it
+// returns. It does not Accept what it returns. A row that is not finite gives ErrLogits.
 func (s *Sampler) Sample(logits []float32, pos int32, w *Scratch) (int32, error) {
+	return s.SampleAllowed(logits, pos, w, nil)
+}
+
+// SampleAllowed is Sample among the tokens that a filter allows; nil allows all. The parameters keep what they keep
+// without the filter; only if the filter allows none of that, they are applied to what it does allow. Errors of the
+// filter are returned as they are; ErrNoToken says that it allows nothing.
+func (s *Sampler) SampleAllowed(logits []float32, pos int32, w *Scratch, f Filter) (int32, error) {
 	best, err := argmax(logits)
 	if err != nil {
 		return 0, err
 	}
 	if s.penalty {
-		s.penalize(logits)
+		s.penalize(logits, w)
+		defer w.restore(logits)
 		if best, err = argmax(logits); err != nil {
 			return 0, err
 		}
 	}
-	if s.p.Temperature == 0 {
-		return best, nil
+	id := best
+	if s.p.Temperature != 0 {
+		id = s.draw(logits, w.all(len(logits)), best, pos, w)
 	}
-	return s.draw(logits, best, pos, w), nil
+	if f == nil {
+		return id, nil
+	}
+	return s.constrained(logits, id, pos, w, f)
 }
 
 // argmax returns the id of the largest logit, the lowest of equals.
@@ -95,7 +107,9 @@ func argmax(logits []float32) (int32, error) {
 	return int32(id), nil
 }
 
-func (s *Sampler) penalize(logits []float32) {
+// penalize changes logits until restore.
+func (s *Sampler) penalize(logits []float32, w *Scratch) {
+	w.was = w.was[:0]
 	r := s.p.RepetitionPenalty
 	if r == 0 {
 		r = 1
@@ -105,6 +119,7 @@ func (s *Sampler) penalize(logits []float32) {
 			continue // a token of another vocabulary: nothing to penalize
 		}
 		l := logits[id]
+		w.was = append(w.was, scored{id, l})
 		if l > 0 {
 			l /= r
 		} else {
@@ -114,5 +129,12 @@ func (s *Sampler) penalize(logits []float32) {
 			l -= s.p.PresencePenalty + s.p.FrequencyPenalty*float32(c.output)
 		}
 		logits[id] = min(max(l, -math.MaxFloat32), math.MaxFloat32)
+	}
+}
+
+// restore undoes penalize.
+func (w *Scratch) restore(logits []float32) {
+	for _, x := range w.was {
+		logits[x.id] = x.logit
 	}
 }
