@@ -18,6 +18,8 @@ type Info struct {
 	// ContextTokens is the longest prompt + output, Sequences the number of sequence ids, KVCells the tokens that all
 	// sequences hold together, BatchTokens the most that one step feeds, Vocab the number of token ids.
 	ContextTokens, Sequences, KVCells, BatchTokens, Vocab int
+	// Sharing reports whether sequences can share cells: Apply knows every move. Otherwise it gets only MoveTrim to 0.
+	Sharing bool
 }
 
 // Start tells a Backend whose tokens come next in a sequence. The slices are only lent for the call.
@@ -26,29 +28,33 @@ type Start struct {
 	Attempt   uint32
 	Prompt    []int32 // what the client sent
 	Output    []int32 // what earlier attempts generated; prefilled after Prompt
+	MaxNew    int     // tokens to generate after Output, at most
 	Sampling  schema.Sampling
 	IgnoreEOS bool
 }
 
 // Backend executes batches. One goroutine owns it and calls its methods, except Info, which anyone may call.
 //
-// Life of a sequence id: Start, then Steps with entries of it whose first has Entry.Start, then Drop. After Drop the
-// id may be started anew.
+// Life of a sequence id: Start, after moves that may have given it a prefix of its tokens, then Steps with entries of it
+// whose first has Entry.Start, then a move that trims it: to nothing, or to a prefix that is kept for others to copy.
+// Start may come again (after a preemption), for a sequence id that was trimmed to nothing before.
 type Backend interface {
 	Info() Info
 
-	// Start prepares seq, which holds nothing. An error fails this request alone; seq is then dropped.
+	// Start prepares seq for a request: its parameters, and state that follows from the tokens so far. Its cells are
+	// none of Start's business. An error fails this request alone.
 	Start(seq batch.SeqID, s *Start) error
 
+	// Apply does to the cells what m says. An error means that the engine is broken.
+	Apply(m batch.Move) error
+
 	// Step feeds every entry's tokens and writes to rows[i], for each entry i with Sample set, the token that follows or
-	// why there is none: Row.Err fails that request alone (a row of NaN). If Step returns an error, no sequence has
-	// moved and rows mean nothing: the worker tries smaller batches to find who is to blame.
+	// why there is none: Row.Err fails that request alone (a row of NaN), Row.Wait says that nothing has moved and the entry
+	// is to come again. If Step returns an error, no sequence has moved and rows mean nothing: the worker tries smaller
+	// batches to find who is to blame.
 	//
 	// The token of a sequence depends on its own tokens, parameters and position only, up to rounding.
 	Step(b *batch.Batch, rows []batch.Row) error
-
-	// Drop forgets all of seq and frees its cells.
-	Drop(seq batch.SeqID)
 
 	// AppendPiece appends a token's bytes as a client may see them: nothing for a control token; not always whole
 	// characters.

@@ -119,7 +119,7 @@ func (b *book) accept(r *run, over bool) schema.Verdict {
 	if old != nil {
 		slots, pages = slots-1, pages-old.pages
 	}
-	if slots > b.plan.MaxBatch || pages > b.plan.KVPages {
+	if slots > b.plan.MaxBatch || pages > b.plan.Promises() {
 		return schema.VerdictFull
 	}
 	if old != nil { // the scheduler has given that attempt up

@@ -17,10 +17,20 @@ type Config struct {
 	Name string `help:"name of this worker; each of its lives gets an id that begins with it" default:"worker"`
 	Pool string `help:"pool that this worker serves" default:"default"`
 
-	PageTokens  int `help:"tokens in a KV page" default:"16"`
-	MaxBatch    int `help:"requests that run at once; 0: as many as the engine has sequence ids" default:"0"`
-	BatchTokens int `help:"most tokens fed in one step; 0: as many as the engine takes" default:"0"`
-	ChunkTokens int `help:"most tokens of one prefill fed in one step" default:"256"`
+	Mode         string        `help:"when waiting requests join: continuous (in any step), static (MAX_BATCH together, when the last ones are done) or fifo (one at a time)" enum:"continuous,static,fifo" default:"continuous"`
+	StaticWait   time.Duration `help:"how long a static batch waits to be full" default:"50ms"`
+	PageTokens   int           `help:"tokens in a KV page" default:"16"`
+	MaxBatch     int           `help:"requests that run at once; 0: 32, or as many as the engine can" default:"0"`
+	BatchTokens  int           `help:"most tokens fed in one step; 0: as many as the engine takes" default:"0"`
+	ChunkTokens  int           `help:"most tokens of one prefill fed in one step" default:"256"`
+	ITLTarget    time.Duration `help:"if not 0, prefill beside running requests is cut so that a step is predicted to take no longer" default:"0s" name:"itl-target"`
+	PrefillOrder string        `help:"who gets a step's tokens first: decode-first or prefill-first" enum:"decode-first,prefill-first" default:"decode-first"`
+
+	KV            string  `help:"paged (pages as a request grows) or contiguous (one run for all of it; no prefix cache)" enum:"paged,contiguous" default:"paged" name:"kv"`
+	KVOvercommit  float64 `help:"KV pages promised to running requests for each there is; above 1 some are preempted and computed again when their outputs are long" default:"1" name:"kv-overcommit"`
+	PrefixCache   bool    `help:"keep the KV of prompts for requests that begin alike" default:"true" negatable:""`
+	CacheOutput   bool    `help:"keep the KV of answers, too, for the next turn of a conversation" default:"true" negatable:""`
+	PrefixSharing string  `help:"who finds whose prefixes: tenant (each its own) or global" enum:"tenant,global" default:"tenant"`
 
 	Heartbeat    time.Duration `help:"interval of heartbeats" default:"250ms"`
 	HeartbeatGap time.Duration `help:"least time between two heartbeats, which also follow changes" default:"50ms"`
@@ -37,7 +47,8 @@ type Config struct {
 func DefaultConfig() Config {
 	return Config{
 		Name: "worker", Pool: "default",
-		PageTokens: 16, ChunkTokens: 256,
+		Mode: "continuous", StaticWait: 50 * time.Millisecond, PageTokens: 16, ChunkTokens: 256, PrefillOrder: "decode-first",
+		KV: "paged", KVOvercommit: 1, PrefixCache: true, CacheOutput: true, PrefixSharing: "tenant",
 		Heartbeat: 250 * time.Millisecond, HeartbeatGap: 50 * time.Millisecond,
 		FenceAfter: 2 * time.Second, Grace: 30 * time.Second,
 		StepSample: 16, Remember: 1 << 16,
@@ -61,6 +72,13 @@ func (c *Config) Validate() error {
 		{"max_batch", c.MaxBatch >= 0 && c.MaxBatch <= 256, c.MaxBatch, "0 (all of the engine's) to 256"},
 		{"batch_tokens", c.BatchTokens >= 0, c.BatchTokens, "0 (all that the engine takes) and more"},
 		{"chunk_tokens", c.ChunkTokens >= 1, c.ChunkTokens, "1 and more"},
+		{"mode", c.Mode == "continuous" || c.Mode == "static" || c.Mode == "fifo", c.Mode, "continuous, static, fifo"},
+		{"static_wait", c.StaticWait >= 0, c.StaticWait, "0 and more"},
+		{"itl_target", c.ITLTarget >= 0, c.ITLTarget, "0 (off) and more"},
+		{"prefill_order", c.PrefillOrder == "decode-first" || c.PrefillOrder == "prefill-first", c.PrefillOrder, "decode-first, prefill-first"},
+		{"kv", c.KV == "paged" || c.KV == "contiguous", c.KV, "paged, contiguous"},
+		{"kv_overcommit", c.KVOvercommit >= 1 && c.KVOvercommit <= 16, c.KVOvercommit, "1 to 16"},
+		{"prefix_sharing", c.PrefixSharing == "tenant" || c.PrefixSharing == "global", c.PrefixSharing, "tenant, global"},
 		{"heartbeat", c.Heartbeat > 0, c.Heartbeat, "more than 0"},
 		{"heartbeat_gap", c.HeartbeatGap >= 0 && c.HeartbeatGap <= c.Heartbeat, c.HeartbeatGap, "0 to heartbeat"},
 		{"fence_after", c.FenceAfter > c.Heartbeat, c.FenceAfter, "more than heartbeat"},
@@ -75,14 +93,31 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// defaultBatch is how many requests run at once unless the configuration says so: the engine's other sequence ids hold
+// cached prefixes.
+const defaultBatch = 32
+
 // planner is how the configuration uses an engine.
 func (c *Config) planner(i Info) batch.Config {
 	b := batch.Config{
 		PageTokens: c.PageTokens, KVPages: i.KVCells / c.PageTokens, Sequences: i.Sequences,
-		MaxBatch: i.Sequences, BatchTokens: i.BatchTokens, ContextTokens: i.ContextTokens,
+		MaxBatch: min(i.Sequences, defaultBatch), BatchTokens: i.BatchTokens, ContextTokens: i.ContextTokens,
+		Mode: batch.Mode(c.Mode), StaticWait: c.StaticWait, Order: batch.DecodeFirst, ITLTarget: c.ITLTarget,
+		Contiguous: c.KV == "contiguous", Overcommit: c.KVOvercommit,
+	}
+	if c.PrefillOrder == "prefill-first" {
+		b.Order = batch.PrefillFirst
+	}
+	b.PrefixCache = c.PrefixCache && i.Sharing && !b.Contiguous
+	b.CacheOutput = c.CacheOutput && b.PrefixCache
+	if !i.Sharing { // no sequence id is needed for anything but a request
+		b.MaxBatch = i.Sequences
 	}
 	if c.MaxBatch > 0 {
-		b.MaxBatch = min(b.MaxBatch, c.MaxBatch)
+		b.MaxBatch = min(i.Sequences, c.MaxBatch)
+	}
+	if b.Mode == batch.FIFO {
+		b.MaxBatch = 1
 	}
 	if c.BatchTokens > 0 {
 		b.BatchTokens = min(b.BatchTokens, c.BatchTokens)

@@ -22,10 +22,13 @@ type engine struct {
 	now     func() time.Duration
 	metrics *metrics
 	sample  uint64 // every n-th step is stored
+	// shareAll lets tenants find each other's prefixes.
+	shareAll bool
 
 	worker   schema.WorkerID // of the present life
 	runs     map[batch.ID]*run
 	mail     []mail
+	moves    []batch.Move
 	rows     []batch.Row
 	blank    []batch.Row // len = MaxBatch, zero
 	piece    []byte
@@ -34,7 +37,9 @@ type engine struct {
 	generated int
 
 	// For the heartbeat and the metrics.
-	running, usedPages atomic.Int64
+	running, highWater, usedPages, cachedPages atomic.Int64
+
+	told batch.Totals // that the metrics know
 }
 
 func newEngine(backend Backend, plan *batch.Planner, book *book, out *outbox, now func() time.Duration, m *metrics, sample int) *engine {
@@ -51,22 +56,57 @@ func (e *engine) turn() (busy, drained bool, err error) {
 		e.open(&e.mail[i])
 	}
 	b := e.plan.Plan(e.now())
+	if err := e.move(); err != nil {
+		return false, false, err
+	}
 	if b == nil {
 		e.observe()
 		return false, drained && len(e.runs) == 0, nil
 	}
 	e.step(b)
+	err = e.move()
 	e.observe()
+	if err != nil {
+		return true, false, err
+	}
 	if e.failures >= brokenAfter {
 		return true, false, fmt.Errorf("%w: %d sequences in a row failed a step", ErrBackend, e.failures)
 	}
 	return true, false, nil
 }
 
+// due fires when the planner has something to do though nobody wrote; nil if it has not.
+func (e *engine) due() <-chan time.Time {
+	at, ok := e.plan.Wake()
+	if !ok {
+		return nil
+	}
+	return time.After(max(0, at-e.now()))
+}
+
 func (e *engine) observe() {
 	u := e.plan.Usage()
 	e.running.Store(int64(u.Running))
+	e.highWater.Store(int64(u.HighWaterPages))
 	e.usedPages.Store(int64(u.UsedPages))
+	e.cachedPages.Store(int64(u.CachedPages))
+	t := e.plan.Totals()
+	e.metrics.totals(&e.told, &t)
+	e.told = t
+}
+
+// move does to the backend's cells what the planner has decided since it was last asked.
+func (e *engine) move() error {
+	e.moves = e.plan.Moves(e.moves[:0])
+	for _, m := range e.moves {
+		if err := e.backend.Apply(m); err != nil {
+			return fmt.Errorf("%w: %w", ErrBackend, err)
+		}
+	}
+	if err := e.plan.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrBackend, err)
+	}
+	return nil
 }
 
 // open does what a mail says.
@@ -111,7 +151,17 @@ func (e *engine) add(r *run) {
 	if len(r.resume) > 0 {
 		prompt = append(append(make([]int32, 0, len(prompt)+len(r.resume)), prompt...), r.resume...)
 	}
-	if err := e.plan.Add(batch.Sequence{ID: r.id, Prompt: prompt, MaxNew: r.maxNew}, e.now()); err != nil {
+	q := batch.Sequence{ID: r.id, Prompt: prompt, MaxNew: r.maxNew, Scope: r.req.Tenant}
+	if e.shareAll {
+		q.Scope = ""
+	}
+	if r.req.Class == schema.Guaranteed {
+		q.Priority = 1
+	}
+	if r.budget != 0 {
+		q.Deadline = max(1, r.arrived+r.budget)
+	}
+	if err := e.plan.Add(q, e.now()); err != nil {
 		e.end(r, &batch.Outcome{ID: r.id, Kind: batch.KindFailed, Seq: -1, Err: err}, "")
 	}
 }
@@ -138,27 +188,31 @@ func (e *engine) cancel(r *run, reason schema.CancelReason) {
 
 // discard stops a run without a word.
 func (e *engine) discard(r *run) {
-	for _, o := range e.plan.Cancel(r.id) {
-		if o.Seq >= 0 {
-			e.backend.Drop(o.Seq)
-		}
-	}
+	e.plan.Cancel(r.id)
 	delete(e.runs, r.id)
 }
 
 // discardAll stops every run without a word, and returns how many there were.
-func (e *engine) discardAll() int {
+func (e *engine) discardAll() (int, error) {
 	n := len(e.runs)
 	for _, r := range e.runs {
 		e.discard(r)
 	}
+	err := e.move()
 	e.observe()
-	return n
+	return n, err
+}
+
+// empty gives back the cells of cached prefixes. Nothing runs any more.
+func (e *engine) empty() error {
+	e.plan.Flush()
+	return e.move()
 }
 
 // step executes a batch and tells what came of it.
 func (e *engine) step(b *batch.Batch) {
 	e.rows = append(e.rows[:0], e.blank[:len(b.Entries)]...)
+	e.preempted(b)
 	e.start(b)
 	start, from := e.now(), 0
 	for i := range e.rows { // in one piece, unless a sequence could not be started
@@ -172,8 +226,10 @@ func (e *engine) step(b *batch.Batch) {
 	took := now - start
 	e.metrics.step(b, took)
 	for i := range b.Entries {
-		if x, row := &b.Entries[i], &e.rows[i]; x.Sample && row.Err == nil {
-			row.Stop, row.Err = e.read(e.runs[x.ID], row.Token)
+		if x, row := &b.Entries[i], &e.rows[i]; x.Sample && row.Err == nil && !row.Wait {
+			r := e.runs[x.ID]
+			row.Stop, row.Err = e.read(r, row.Token)
+			r.generated = append(r.generated, row.Token)
 		}
 	}
 	var sample *schema.Step
@@ -193,7 +249,7 @@ func (e *engine) step(b *batch.Batch) {
 	e.generated = 0
 	for i := range outs {
 		if o := &outs[i]; o.Kind.Ended() {
-			e.close(e.runs[o.ID], o.Seq)
+			e.close(e.runs[o.ID])
 		}
 	}
 }
@@ -208,13 +264,32 @@ func (e *engine) start(b *batch.Batch) {
 		}
 		r := e.runs[x.ID]
 		e.rows[i].Err = e.backend.Start(x.Seq, &Start{
-			Request: r.req.ID, Attempt: r.attempt, Prompt: r.req.Prompt, Output: r.resume, Sampling: r.req.Sampling, IgnoreEOS: r.req.IgnoreEOS,
+			Request: r.req.ID, Attempt: r.attempt, Prompt: r.req.Prompt, Output: r.sofar(), MaxNew: r.maxNew - len(r.generated),
+			Sampling: r.req.Sampling, IgnoreEOS: r.req.IgnoreEOS,
 		})
+		if r.started {
+			continue // it was preempted
+		}
+		r.started = true
 		e.out.mu.Lock()
 		p := e.out.post(r)
 		p.notes = append(p.notes, note{typ: schema.PrefillStarted, time: wall(), queue: now - r.arrived, output: int32(len(r.resume))})
 		e.out.unlock()
 	}
+}
+
+// preempted tells of the sequences that lost their cells to this step.
+func (e *engine) preempted(b *batch.Batch) {
+	if len(b.Preempted) == 0 {
+		return
+	}
+	e.out.mu.Lock()
+	for _, x := range b.Preempted {
+		r := e.runs[x.ID]
+		p := e.out.post(r)
+		p.notes = append(p.notes, note{typ: schema.Preempted, time: wall(), output: int32(len(r.resume) + x.Generated)})
+	}
+	e.out.unlock()
 }
 
 // execute runs Entries[from:to]. If that fails, it halves the batch until it knows whose fault it was.
@@ -248,7 +323,7 @@ func (e *engine) sampled(b *batch.Batch, took time.Duration) *schema.Step {
 	u := e.plan.Usage()
 	return &schema.Step{
 		Worker: e.worker, Time: wall(), Step: b.Step, PrefillTokens: int32(b.PrefillTokens), DecodeBatch: int32(b.Decodes), ContextTokens: int32(b.ContextTokens),
-		Duration: took, KVFreePages: int32(u.FreePages), KVHighWater: int32(u.UsedPages),
+		Duration: took, KVFreePages: int32(u.FreePages), KVHighWater: int32(u.HighWaterPages),
 	}
 }
 
@@ -265,7 +340,7 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 		b.text = append(b.text, r.delta...)
 		e.generated++
 	}
-	n := note{time: wall(), output: int32(sent + o.Index)}
+	n := note{time: wall(), output: int32(sent + o.Index), cached: int32(min(o.Cached, len(r.req.Prompt)))}
 	if token {
 		n.output++
 	}
@@ -285,7 +360,7 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 		}
 		n.typ, n.reason = schema.Finished, string(why)
 		b.text = r.stream.Flush(b.text)
-		b.finish = &schema.Finish{Reason: why, PromptTokens: int32(len(r.req.Prompt)), OutputTokens: n.output}
+		b.finish = &schema.Finish{Reason: why, PromptTokens: int32(len(r.req.Prompt)), CachedTokens: n.cached, OutputTokens: n.output}
 	case batch.KindFailed:
 		n.typ, n.reason, n.message = schema.Failed, string(schema.FailedEngine), o.Err.Error()
 		b.fault = &schema.Error{Code: schema.FailedEngine, Message: o.Err.Error()}
@@ -308,14 +383,11 @@ func (e *engine) end(r *run, o *batch.Outcome, reason string) {
 	e.out.mu.Lock()
 	e.tell(r, o, reason)
 	e.out.unlock()
-	e.close(r, o.Seq)
+	e.close(r)
 }
 
 // close gives back what an ended run held.
-func (e *engine) close(r *run, seq batch.SeqID) {
-	if seq >= 0 {
-		e.backend.Drop(seq)
-	}
+func (e *engine) close(r *run) {
 	delete(e.runs, r.id)
 	e.book.release(r)
 }

@@ -21,13 +21,16 @@ type run struct {
 	maxNew  int           // tokens to generate, at most; 0: nothing is left to do
 	pages   int           // of the peak
 	arrived time.Duration // on the worker's clock
+	budget  time.Duration // what was left of the deadline then; 0: there is none
 
 	// gone: nobody is to hear of this attempt any more. Set under the book's mutex.
 	gone atomic.Bool
 
 	// Owned by the engine loop.
-	stream text.Stream
-	delta  []byte // text that the last token made certain
+	stream    text.Stream
+	delta     []byte  // text that the last token made certain
+	generated []int32 // by this attempt
+	started   bool
 
 	// Guarded by the outbox's mutex; the publisher owns sending until the next swap.
 	pending, sending bundle
@@ -36,7 +39,7 @@ type run struct {
 
 // newRun reads an item of a dispatch for an engine. Its error is for the log: the item gets VerdictInvalid.
 func newRun(item *schema.DispatchItem, pool string, vocab int, plan *batch.Config) (*run, error) {
-	r := &run{attempt: item.Attempt, resume: item.Resume}
+	r := &run{attempt: item.Attempt, resume: item.Resume, budget: item.Budget}
 	if err := schema.Decode(item.Request, &r.req); err != nil {
 		return nil, err
 	}
@@ -59,6 +62,14 @@ func newRun(item *schema.DispatchItem, pool string, vocab int, plan *batch.Confi
 	return r, nil
 }
 
+// sofar is all that was generated, by this attempt and earlier ones.
+func (r *run) sofar() []int32 {
+	if len(r.generated) == 0 {
+		return r.resume
+	}
+	return append(append(make([]int32, 0, len(r.resume)+len(r.generated)), r.resume...), r.generated...)
+}
+
 // bundle is what the ingress and the log are to hear of a run.
 type bundle struct {
 	index  int32 // of ids[0] in the answer
@@ -78,7 +89,7 @@ type note struct {
 	typ                    schema.Type
 	time                   int64 // wall clock, ns
 	reason, message        string
-	output                 int32
+	output, cached         int32
 	queue, prefill, decode time.Duration
 }
 
@@ -99,7 +110,7 @@ func (r *run) event(n *note, w schema.WorkerID, model string) *schema.Event {
 		Type: n.typ, Time: n.time, Source: string(w), Request: r.req.ID, Attempt: r.attempt,
 		Pool: r.req.Pool, Model: model, Tenant: r.req.Tenant, Ingress: r.req.Ingress, Worker: w, Kind: r.req.Kind, Class: r.req.Class,
 		Reason: n.reason, Message: n.message,
-		PromptTokens: int32(len(r.req.Prompt)), MaxTokens: r.req.MaxTokens, OutputTokens: n.output, ResumeTokens: int32(len(r.resume)),
+		PromptTokens: int32(len(r.req.Prompt)), MaxTokens: r.req.MaxTokens, OutputTokens: n.output, CachedTokens: n.cached, ResumeTokens: int32(len(r.resume)),
 		QueueTime: n.queue, PrefillTime: n.prefill, DecodeTime: n.decode,
 	}
 }

@@ -60,6 +60,7 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 		return nil, err
 	}
 	w.engine = newEngine(backend, planner, w.book, w.out, w.now, w.metrics, cfg.StepSample)
+	w.engine.shareAll = cfg.PrefixSharing == "global"
 	return w, nil
 }
 
@@ -115,7 +116,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.book.drain()
 		w.log.Info("worker draining", "taken", w.book.standing().slots, "grace", w.cfg.Grace)
 	})
-	err = w.serve(ctx)
+	err = errors.Join(w.serve(ctx), w.engine.empty())
 	draining()
 
 	// Tokens, then events, then worker_down; each within what a server that does not answer is given.
@@ -153,9 +154,11 @@ func (w *Worker) serve(ctx context.Context) error {
 		if uerr := sub.Unsubscribe(); uerr != nil {
 			w.log.Warn("dispatch subscription not ended", "worker_id", string(l.id), "error", uerr)
 		}
-		w.left = w.engine.discardAll()
+		var broken error
+		w.left, broken = w.engine.discardAll()
+		err = errors.Join(err, broken)
 		w.metrics.ended.WithLabelValues("abandoned").Add(float64(w.left))
-		if !fenced || ctx.Err() != nil {
+		if !fenced || broken != nil || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -189,7 +192,7 @@ func (w *Worker) begin(ctx context.Context) (*life, *nats.Subscription, error) {
 	}
 	up := &schema.Event{
 		Type: schema.WorkerUp, Time: wall(), Source: string(l.id), Worker: l.id, Pool: w.cfg.Pool, Model: w.info.Model,
-		Backend: w.info.Backend, Fingerprint: w.info.Fingerprint, Slots: int32(w.plan.MaxBatch), KVPages: int32(w.plan.KVPages),
+		Backend: w.info.Backend, Fingerprint: w.info.Fingerprint, Slots: int32(w.plan.MaxBatch), KVPages: int32(w.plan.Promises()),
 		ContextTokens: int32(w.plan.Longest()),
 	}
 	if err := w.events.Emit(up); err != nil {
@@ -228,6 +231,7 @@ func (w *Worker) loop(ctx context.Context, l *life) (fenced bool, err error) {
 			case <-grace:
 				return false, nil
 			case <-w.book.wake:
+			case <-w.engine.due(): // a static batch is not waited for any longer
 			case <-w.fence:
 				continue
 			}
@@ -288,8 +292,8 @@ func (w *Worker) beat() bool {
 	err := w.client.PublishWorkerState(&schema.WorkerState{
 		Worker: l.id, Pool: w.cfg.Pool, Model: w.info.Model, Interval: w.cfg.Heartbeat, Draining: s.draining,
 		Slots: int32(w.plan.MaxBatch), Running: int32(running), Waiting: int32(s.slots - running),
-		ContextTokens: int32(w.plan.Longest()), PageTokens: int32(w.plan.PageTokens), KVPages: int32(w.plan.KVPages),
-		KVFreePages: int32(w.plan.KVPages - s.pages), KVHighWater: int32(w.engine.usedPages.Load()),
+		ContextTokens: int32(w.plan.Longest()), PageTokens: int32(w.plan.PageTokens), KVPages: int32(w.plan.Promises()),
+		KVFreePages: int32(w.plan.Promises() - s.pages), KVHighWater: int32(w.engine.highWater.Load()),
 	})
 	if err != nil {
 		w.log.Warn("heartbeat not sent", "error", err)

@@ -46,6 +46,7 @@ func direct(o *Options, ps []prompt) (out []time.Duration, err error) {
 type directRun struct {
 	planner *batch.Planner
 	engine  *mock.Backend
+	moves   []batch.Move
 	rows    []batch.Row
 	output  int
 	id      batch.ID
@@ -64,6 +65,9 @@ func (d *directRun) first(p *prompt) (time.Duration, error) {
 		b := d.planner.Plan(time.Since(begin))
 		if b == nil || len(b.Entries) == 0 {
 			return took, nil
+		}
+		if err := d.move(); err != nil {
+			return 0, err
 		}
 		for _, e := range b.Entries {
 			if !e.Start {
@@ -90,10 +94,20 @@ func (d *directRun) first(p *prompt) (time.Duration, error) {
 				took = time.Since(begin)
 			}
 		}
-		for _, out := range d.planner.Commit(rows, time.Since(begin)) {
-			if out.Kind.Ended() {
-				d.engine.Drop(out.Seq)
-			}
+		d.planner.Commit(rows, time.Since(begin))
+		if err := d.move(); err != nil {
+			return 0, err
 		}
 	}
+}
+
+// move does to the engine's cells what the planner has decided.
+func (d *directRun) move() error {
+	d.moves = d.planner.Moves(d.moves[:0])
+	for _, m := range d.moves {
+		if err := d.engine.Apply(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,12 +1,16 @@
 package batch
 
-import "time"
+import (
+	"time"
+
+	"github.com/cadence-slo/cadence/worker/kv"
+)
 
 // ID names a sequence in a Planner. The caller chooses it; it is never used twice while known.
 type ID uint64
 
-// SeqID names a sequence's place in the engine's KV cache, in [0, Config.Sequences).
-type SeqID int32
+// SeqID names a sequence of cells in the engine's KV cache, in [0, Config.Sequences).
+type SeqID = kv.SeqID
 
 // Sequence is work for the engine: tokens to prefill and how many to generate.
 type Sequence struct {
@@ -16,7 +20,31 @@ type Sequence struct {
 	Prompt []int32
 	// MaxNew bounds the generated tokens, ≥ 1.
 	MaxNew int
+	// Scope bounds what may be shared: prefixes are found only among sequences of an equal scope.
+	Scope string
+	// Priority and Deadline choose who is preempted when pages run out: the lowest priority first, then the latest
+	// deadline; a Deadline of 0 is none, and later than any.
+	Priority int
+	Deadline time.Duration
 }
+
+// Move is what a backend must do to its cells. Sequences share cells, so that a move copies no data.
+type Move struct {
+	Kind MoveKind
+	// Src and Dst are sequence ids; Src is of no meaning in a MoveTrim.
+	Src, Dst SeqID
+	Tokens   int
+}
+
+// MoveKind says what a Move does.
+type MoveKind uint8
+
+// The moves.
+const (
+	MoveCopy   MoveKind = iota // Dst, which is empty, gets Src's cells at positions [0, Tokens)
+	MoveTrim                   // Dst keeps its cells at [0, Tokens) and forgets the rest; 0: it is empty
+	MoveRebase                 // Dst's cells at [0, Tokens) become Src's, which hold equal tokens
+)
 
 // Batch is one step of the engine. It belongs to the Planner and is valid until the Commit that answers it.
 type Batch struct {
@@ -25,6 +53,16 @@ type Batch struct {
 	// PrefillTokens is the number of tokens in prefill entries, Decodes the number of decode entries, ContextTokens the
 	// tokens that the entries' sequences hold after the step.
 	PrefillTokens, Decodes, ContextTokens int
+	// Preempted sequences gave up their cells for this step. They wait again, ahead of the others, and will prefill what
+	// they had generated, too: their next entry has Start.
+	Preempted []Preemption
+}
+
+// Preemption tells that a sequence lost its place.
+type Preemption struct {
+	ID        ID
+	Generated int // tokens so far
+	Fed       int // tokens whose cells it held
 }
 
 // Entry is one sequence's share of a step. No sequence has two.
@@ -37,9 +75,11 @@ type Entry struct {
 	Tokens []int32
 	// Sample asks for the token that follows the last of Tokens, at position Pos + len(Tokens).
 	Sample bool
-	// Start marks a sequence's first entry: its place in the KV cache was another's before.
+	// Start marks a sequence's first entry, also the first after a preemption. Pos may be above 0 then: the cells before
+	// it were copied from a cached prefix.
 	Start bool
-	// Prefill marks tokens that were there before (the prompt); otherwise Tokens is the one that was sampled last.
+	// Prefill marks tokens that were there before: the prompt, and after a preemption what was generated. Otherwise
+	// Tokens is the one that was sampled last.
 	Prefill bool
 
 	slot int
@@ -49,14 +89,14 @@ type Entry struct {
 type Row struct {
 	Token int32 // if the entry's Sample was set
 	Stop  bool  // Token ends the sequence: end of text or a stop string
+	Wait  bool  // nothing has moved: the entry comes again in the next step
 	Err   error // fails this sequence alone
 }
 
 // Kind is what an Outcome tells.
 type Kind uint8
 
-// The kinds. All but KindToken end the sequence: the Planner forgets it and hands out its SeqID again, so that the
-// backend must drop it before the next step.
+// The kinds. All but KindToken end the sequence; what that means for its cells is among the moves.
 const (
 	KindToken     Kind = iota // a token, and more to come
 	KindStop                  // a token, and it ended the sequence
@@ -72,11 +112,13 @@ func (k Kind) Ended() bool { return k != KindToken }
 type Outcome struct {
 	ID   ID
 	Kind Kind
-	// Seq is where the sequence was, or -1 if it was never admitted.
+	// Seq is where the sequence was, or -1 if it waited.
 	Seq   SeqID
 	Token int32 // for KindToken, KindStop and KindLength
 	Index int   // of Token among the generated; otherwise the number of generated tokens
 	Err   error // for KindFailed
+	// Cached counts the tokens of the prompt that were found in the prefix cache when the sequence was first admitted.
+	Cached int
 	// Added, Started, First and Last are the times of Add, of the first Plan with it, and of its first and last
 	// generated token; zero until then.
 	Added, Started, First, Last time.Duration
@@ -85,9 +127,25 @@ type Outcome struct {
 // Usage is how full the engine is.
 type Usage struct {
 	Running, Waiting int
-	FreeSequences    int
-	FreePages        int // not reserved by a running sequence
-	UsedPages        int // that hold tokens now
+	FreeSequences    int // neither running nor of a cached prefix
+	FreePages        int // free now, or as soon as the prefix cache gives them up
+	UsedPages        int // referred to by running sequences or the prefix cache
+	CachedPages      int // referred to by the prefix cache
+	PromisedPages    int // the peaks of running sequences
+	HighWaterPages   int // one more than the highest page in use
+	// FragmentationRatio is the share of reserved room that holds no token, in [0, 1].
+	FragmentationRatio float64
+}
+
+// Totals counts what has happened since the Planner was made.
+type Totals struct {
+	PromptTokens  uint64 // of admitted sequences
+	CachedTokens  uint64 // of PromptTokens, found in the prefix cache
+	Preemptions   uint64
+	WastedTokens  uint64 // computed, given up by a preemption, and not found in the prefix cache afterwards
+	Evictions     uint64 // of leaves of the prefix cache
+	PageCopies    uint64 // pages copied because they were shared and had to be written
+	RebasedTokens uint64 // computed twice at the same time, and freed when that was seen
 }
 
 // Slice returns the part of the batch with Entries[from:to].

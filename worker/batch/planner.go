@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cadence-slo/cadence/worker/kv"
+	"github.com/cadence-slo/cadence/worker/radix"
 )
 
 var (
@@ -22,35 +25,52 @@ const inWaiting place = -1 // otherwise the index of its slot
 
 // slot is a running sequence. Slots and their buffers are used again.
 type slot struct {
-	id        ID
+	Sequence
 	seq       SeqID
 	tokens    []int32 // prompt and generated
 	fed       int     // of tokens, in the KV cache
 	generated int
-	maxNew    int
-	pages     int // reserved for the peak
-	started   bool
+	promised  int // pages of the peak
+	preempts  int
+	cached    int
+	table     kv.Table
+	pin       radix.Ref
+	pinned    bool
+	running   bool
+	started   bool // was in a batch since it was admitted
 	cancelled bool // while in flight; Commit ends it
 
 	addedAt, startedAt, firstAt, lastAt time.Duration
 }
 
-// prefilling reports whether prompt tokens are left to feed.
+// prefilling reports whether tokens are left to feed that were not sampled last.
 func (s *slot) prefilling() bool { return s.fed < len(s.tokens)-1 || s.generated == 0 }
 
 // Planner is the state machine. It is owned by one goroutine; the zero value is not usable, see New.
 type Planner struct {
 	cfg      Config
+	pages    kv.Allocator
+	cache    radix.Cache // nil without a prefix cache
 	known    map[ID]place
 	waiting  queue
-	slots    []slot // len = Sequences
-	order    []int  // slots that run, in order of admission
-	free     []int  // slots that do not run; a slot's index is its SeqID
-	pages    int    // not reserved
-	batch    Batch  // the one in flight, or the last
+	slots    []slot  // len = MaxBatch
+	order    []int   // slots that run, in order of admission
+	turn     []int   // scratch
+	free     []int   // slots that do not run
+	ids      []SeqID // that neither a running sequence nor the cache holds
+	runs     []bool  // len = Sequences: the id is of a running sequence
+	promised int
+	filling  bool // Static: the batch that runs is being put together
+	moves    []Move
+	batch    Batch // the one in flight, or the last
+	planned  time.Duration
 	inFlight bool   // between Plan and Commit
-	member   []bool // len = Sequences: the slot is in the batch in flight
+	member   []bool // len = MaxBatch: the slot is in the batch in flight
 	outcomes []Outcome
+	match    []kv.PageID // scratch
+	model    StepModel
+	totals   Totals
+	fault    error // see Err
 }
 
 // New returns an empty Planner, or ErrConfig.
@@ -58,25 +78,62 @@ func New(cfg Config) (*Planner, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	var pages kv.Allocator
+	var cache radix.Cache
+	var err error
+	if cfg.Contiguous {
+		pages, err = kv.NewContiguous(cfg.PageTokens, cfg.KVPages)
+	} else {
+		pages, err = kv.NewPaged(cfg.PageTokens, cfg.KVPages)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if cfg.PrefixCache {
+		if cache, err = radix.New(cfg.PageTokens); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+	}
+	return NewWith(cfg, pages, cache)
+}
+
+// NewWith is New on the given cores, empty and of the configured sizes, which the Planner owns from now on; cache is nil
+// without a prefix cache.
+func NewWith(cfg Config, pages kv.Allocator, cache radix.Cache) (*Planner, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Mode == FIFO {
+		cfg.MaxBatch = 1
+	}
+	if cfg.MaxPreemptions == 0 {
+		cfg.MaxPreemptions = 3
+	}
 	p := &Planner{
 		cfg:      cfg,
-		known:    make(map[ID]place, 2*cfg.Sequences),
-		slots:    make([]slot, cfg.Sequences),
-		order:    make([]int, 0, cfg.Sequences),
-		free:     make([]int, cfg.Sequences),
-		pages:    cfg.KVPages,
-		member:   make([]bool, cfg.Sequences),
-		outcomes: make([]Outcome, 0, cfg.Sequences),
+		pages:    pages,
+		cache:    cache,
+		known:    make(map[ID]place, 2*cfg.MaxBatch),
+		slots:    make([]slot, cfg.MaxBatch),
+		order:    make([]int, 0, cfg.MaxBatch),
+		turn:     make([]int, 0, cfg.MaxBatch),
+		free:     make([]int, cfg.MaxBatch),
+		ids:      make([]SeqID, cfg.Sequences),
+		runs:     make([]bool, cfg.Sequences),
+		member:   make([]bool, cfg.MaxBatch),
+		outcomes: make([]Outcome, 0, cfg.MaxBatch),
 	}
 	p.batch.Entries = make([]Entry, 0, cfg.MaxBatch)
-	for i := range p.free { // LIFO: the lowest id is handed out first
-		p.free[i] = cfg.Sequences - 1 - i
-		p.slots[i].seq = SeqID(i)
+	for i := range p.free { // LIFO: the lowest is handed out first
+		p.free[i] = cfg.MaxBatch - 1 - i
+	}
+	for i := range p.ids {
+		p.ids[i] = SeqID(cfg.Sequences - 1 - i)
 	}
 	return p, nil
 }
 
-// Config returns what the Planner was made with.
+// Config returns what the Planner was made with, defaults filled in.
 func (p *Planner) Config() Config { return p.cfg }
 
 // Add puts a sequence at the end of the waiting list. It returns ErrKnown or ErrSequence.
@@ -92,7 +149,7 @@ func (p *Planner) Add(s Sequence, now time.Duration) error {
 	case len(s.Prompt) >= longest || s.MaxNew > longest-len(s.Prompt):
 		return fmt.Errorf("%w: %d prompt and %d output tokens, at most %d fit", ErrSequence, len(s.Prompt), s.MaxNew, longest)
 	}
-	p.waiting.push(waiter{Sequence: s, addedAt: now})
+	p.waiting.push(waiter{Sequence: s, cached: -1, addedAt: now})
 	p.known[s.ID] = inWaiting
 	return nil
 }
@@ -112,74 +169,100 @@ func (p *Planner) Cancel(id ID) []Outcome {
 	if at == inWaiting {
 		w := p.waiting.remove(id)
 		delete(p.known, id)
-		p.outcomes = append(p.outcomes, Outcome{ID: id, Kind: KindCancelled, Seq: -1, Added: w.addedAt})
+		p.outcomes = append(p.outcomes, Outcome{ID: id, Kind: KindCancelled, Seq: -1, Index: w.generated, Cached: max(w.cached, 0),
+			Added: w.addedAt, Started: w.startedAt, First: w.firstAt, Last: w.lastAt})
 	} else {
 		p.end(int(at), KindCancelled, nil)
 	}
 	return p.outcomes
 }
 
-// Plan chooses the next step, or returns nil if there is nothing to do. Every Plan that returned a batch is answered
-// by one Commit before the next.
+// Moves appends what the backend must do to its cells before the next step, in order, and forgets it. The caller asks
+// after every Plan, Commit and Cancel, so that cells are free as soon as they can be.
+func (p *Planner) Moves(dst []Move) []Move {
+	dst = append(dst, p.moves...)
+	p.moves = p.moves[:0]
+	return dst
+}
+
+// Plan chooses the next step, or returns nil if there is nothing to do now; see Wake. Every Plan that returned a batch
+// is answered by one Commit before the next.
 func (p *Planner) Plan(now time.Duration) *Batch {
 	if p.inFlight {
 		return &p.batch
 	}
 	b := &p.batch
-	b.Entries = b.Entries[:0]
+	b.Entries, b.Preempted = b.Entries[:0], b.Preempted[:0]
 	b.PrefillTokens, b.Decodes, b.ContextTokens = 0, 0, 0
-	p.admit()
+	p.grow()
+	p.admit(now)
 
-	// Decodes first: BatchTokens ≥ MaxBatch holds all of them, and one token at least for a sequence that prefills.
+	decodes, context := 0, 0
 	for _, i := range p.order {
 		if s := &p.slots[i]; !s.prefilling() {
-			p.enter(i, 1, now)
+			decodes++
+			context += s.fed + 1
 		}
 	}
-	budget := p.cfg.BatchTokens - b.Decodes
-	for _, i := range p.order {
-		if s := &p.slots[i]; s.prefilling() && budget > 0 {
-			n := min(len(s.tokens)-s.fed, p.cfg.ChunkTokens, budget)
-			p.enter(i, n, now)
-			budget -= n
-		}
+	chunks := p.chunks(decodes, context)
+	if p.cfg.Order == PrefillFirst {
+		fed := p.enterPrefills(min(chunks, p.cfg.BatchTokens), now)
+		p.enterDecodes(p.cfg.BatchTokens-fed, now)
+	} else {
+		p.enterDecodes(p.cfg.BatchTokens, now) // BatchTokens ≥ MaxBatch holds all of them
+		p.enterPrefills(min(chunks, p.cfg.BatchTokens-decodes), now)
 	}
 	if len(b.Entries) == 0 {
 		return nil
 	}
 	b.Step++
-	p.inFlight = true
+	p.inFlight, p.planned = true, now
 	return b
 }
 
-// admit moves sequences from the head of the waiting list to free slots for as long as they fit.
-func (p *Planner) admit() {
-	for p.waiting.len() > 0 && len(p.order) < p.cfg.MaxBatch && len(p.free) > 0 {
-		w := p.waiting.head()
-		pages := p.cfg.Pages(len(w.Prompt) + w.MaxNew)
-		if pages > p.pages {
-			return // no overtaking: the head would starve
-		}
-		i := p.free[len(p.free)-1]
-		p.free = p.free[:len(p.free)-1]
-		p.pages -= pages
-		p.order = append(p.order, i)
-		p.known[w.ID] = place(i)
-		s := &p.slots[i]
-		*s = slot{id: w.ID, seq: s.seq, tokens: append(s.tokens[:0], w.Prompt...), maxNew: w.MaxNew, pages: pages, addedAt: w.addedAt}
-		p.waiting.pop()
+// chunks is how many tokens of prefill the step may feed beside so many decodes.
+func (p *Planner) chunks(decodes, context int) int {
+	if p.cfg.ITLTarget == 0 || decodes == 0 {
+		return p.cfg.BatchTokens
 	}
+	n := p.model.Prefill(p.cfg.ITLTarget, decodes, context)
+	return max(n, p.cfg.PageTokens) // some progress, always
+}
+
+func (p *Planner) enterDecodes(budget int, now time.Duration) {
+	for _, i := range p.order {
+		if s := &p.slots[i]; !s.prefilling() && budget > 0 {
+			p.enter(i, 1, now)
+			budget--
+		}
+	}
+}
+
+// enterPrefills returns how many tokens it entered.
+func (p *Planner) enterPrefills(budget int, now time.Duration) int {
+	left := budget
+	for _, i := range p.order {
+		if s := &p.slots[i]; s.prefilling() && left > 0 {
+			n := min(len(s.tokens)-s.fed, p.cfg.ChunkTokens, left)
+			p.enter(i, n, now)
+			left -= n
+		}
+	}
+	return budget - left
 }
 
 // enter adds n tokens of slot i to the batch.
 func (p *Planner) enter(i, n int, now time.Duration) {
 	s, b := &p.slots[i], &p.batch
 	e := Entry{
-		ID: s.id, Seq: s.seq, Pos: int32(s.fed), Tokens: s.tokens[s.fed : s.fed+n : s.fed+n],
-		Sample: s.fed+n == len(s.tokens), Start: !s.started, Prefill: s.prefilling(), slot: i,
+		ID: s.ID, Seq: s.seq, Pos: int32(s.fed), Tokens: s.tokens[s.fed : s.fed+n : s.fed+n],
+		Sample: s.fed+n == len(s.tokens), Start: !s.started, Prefill: s.prefilling() || !s.started, slot: i,
 	}
 	if !s.started {
-		s.started, s.startedAt = true, now
+		s.started = true
+		if s.preempts == 0 {
+			s.startedAt = now
+		}
 	}
 	if e.Prefill {
 		b.PrefillTokens += n
@@ -201,6 +284,9 @@ func (p *Planner) Commit(rows []Row, now time.Duration) []Outcome {
 	p.inFlight = false
 	p.outcomes = p.outcomes[:0]
 	fit := len(rows) == len(p.batch.Entries)
+	if fit {
+		p.model.Observe(p.batch.Decodes, p.batch.PrefillTokens, p.batch.ContextTokens, now-p.planned)
+	}
 	for k := range p.batch.Entries {
 		e := &p.batch.Entries[k]
 		s := &p.slots[e.slot]
@@ -212,19 +298,28 @@ func (p *Planner) Commit(rows []Row, now time.Duration) []Outcome {
 			p.end(e.slot, KindFailed, fmt.Errorf("%w: %d rows for %d entries", ErrCommit, len(rows), len(p.batch.Entries)))
 		case rows[k].Err != nil:
 			p.end(e.slot, KindFailed, rows[k].Err)
+		case rows[k].Wait:
 		default:
-			s.fed += len(e.Tokens)
-			if e.Sample {
-				p.token(e.slot, &rows[k], now)
-			}
+			p.commit(e, &rows[k], now)
 		}
 	}
 	return p.outcomes
 }
 
-// token appends a generated token to slot i and reports it.
-func (p *Planner) token(i int, r *Row, now time.Duration) {
-	s := &p.slots[i]
+// commit applies the row of an entry whose tokens were fed.
+func (p *Planner) commit(e *Entry, r *Row, now time.Duration) {
+	s := &p.slots[e.slot]
+	s.fed += len(e.Tokens)
+	if err := p.pages.Fill(&s.table, s.fed); err != nil {
+		p.end(e.slot, KindFailed, err)
+		return
+	}
+	if !e.Sample {
+		return
+	}
+	if e.Prefill {
+		p.publish(s)
+	}
 	s.tokens = append(s.tokens, r.Token)
 	s.generated++
 	s.lastAt = now
@@ -234,11 +329,11 @@ func (p *Planner) token(i int, r *Row, now time.Duration) {
 	kind := KindToken
 	if r.Stop {
 		kind = KindStop
-	} else if s.generated == s.maxNew {
+	} else if s.generated == s.MaxNew {
 		kind = KindLength
 	}
 	if kind.Ended() {
-		p.end(i, kind, nil)
+		p.end(e.slot, kind, nil)
 	} else {
 		p.report(s, kind, nil)
 	}
@@ -248,20 +343,15 @@ func (p *Planner) token(i int, r *Row, now time.Duration) {
 func (p *Planner) end(i int, kind Kind, err error) {
 	s := &p.slots[i]
 	p.report(s, kind, err)
-	delete(p.known, s.id)
-	p.pages += s.pages
-	p.free = append(p.free, i)
-	for k, at := range p.order {
-		if at == i {
-			p.order = append(p.order[:k], p.order[k+1:]...)
-			break
-		}
+	delete(p.known, s.ID)
+	if p.cfg.CacheOutput && (kind == KindStop || kind == KindLength) {
+		p.publish(s)
 	}
-	*s = slot{seq: s.seq, tokens: s.tokens[:0]}
+	p.vacate(i, kind == KindFailed)
 }
 
 func (p *Planner) report(s *slot, kind Kind, err error) {
-	o := Outcome{ID: s.id, Kind: kind, Seq: s.seq, Index: s.generated, Err: err,
+	o := Outcome{ID: s.ID, Kind: kind, Seq: s.seq, Index: s.generated, Err: err, Cached: s.cached,
 		Added: s.addedAt, Started: s.startedAt, First: s.firstAt, Last: s.lastAt}
 	if kind == KindToken || kind == KindStop || kind == KindLength {
 		o.Index--
@@ -272,9 +362,28 @@ func (p *Planner) report(s *slot, kind Kind, err error) {
 
 // Usage returns how full the engine is.
 func (p *Planner) Usage() Usage {
-	u := Usage{Running: len(p.order), Waiting: p.waiting.len(), FreeSequences: len(p.free), FreePages: p.pages}
-	for _, i := range p.order {
-		u.UsedPages += p.cfg.Pages(p.slots[i].fed)
+	k := p.pages.Stats()
+	u := Usage{Running: len(p.order), Waiting: p.waiting.len(), FreeSequences: len(p.ids), FreePages: k.Free, UsedPages: k.Pages - k.Free,
+		PromisedPages: p.promised, HighWaterPages: k.HighWater, FragmentationRatio: k.Fragmentation}
+	if p.cache != nil {
+		c := p.cache.Stats()
+		u.CachedPages = c.Pages
+		u.FreePages += c.EvictablePages
+		u.FreeSequences += c.Leaves // an id that runs is counted below
+		for _, i := range p.order {
+			if _, ok := p.cache.Owned(p.slots[i].seq); ok {
+				u.FreeSequences--
+			}
+		}
 	}
 	return u
 }
+
+// Totals returns what has happened so far.
+func (p *Planner) Totals() Totals {
+	p.totals.PageCopies = uint64(p.pages.Stats().Copies)
+	return p.totals
+}
+
+// Model returns the step-time model that the Planner has learned.
+func (p *Planner) Model() *StepModel { return &p.model }

@@ -2,10 +2,14 @@ package batch
 
 import "time"
 
-// waiter is a sequence that was not admitted yet.
+// waiter is a sequence that waits: to start, or to start again after a preemption.
 type waiter struct {
-	Sequence
-	addedAt time.Duration
+	Sequence            // Prompt is all that is to be prefilled, generated tokens included
+	generated, preempts int
+	cached              int // of the first admission; -1 before it
+	lost                int // tokens that it had computed when it was preempted
+
+	addedAt, startedAt, firstAt, lastAt time.Duration
 }
 
 // queue is a ring of waiters. The zero value is empty.
@@ -31,6 +35,19 @@ func (q *queue) push(w waiter) {
 	}
 	q.n++
 	*q.at(q.n - 1) = w
+}
+
+// putBack inserts a preempted waiter: ahead of those that were never preempted, behind those that are older.
+func (q *queue) putBack(w waiter) {
+	q.push(w)
+	k := q.n - 1
+	for ; k > 0; k-- {
+		if o := q.at(k - 1); o.preempts > 0 && o.addedAt <= w.addedAt {
+			break
+		}
+		*q.at(k) = *q.at(k - 1)
+	}
+	*q.at(k) = w
 }
 
 func (q *queue) pop() {

@@ -19,6 +19,7 @@ var (
 		Interrupt()
 		SetThreads(threads, batchThreads int) error
 		SeqCopy(src, dst SeqID, from, to Pos) error
+		SeqRebase(src, dst SeqID, to Pos) error
 		SeqRemove(s SeqID, from, to Pos) error
 		SeqPosMax(s SeqID) (Pos, error)
 		Clear()

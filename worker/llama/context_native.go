@@ -201,6 +201,28 @@ func (c *Context) SeqCopy(src, dst SeqID, from, to Pos) error {
 	return nil
 }
 
+// SeqRebase makes dst share src's tokens at positions [0, to) in the place of its own, which must be equal. Both hold at
+// least so many. Cells that no other sequence uses become free. The error wraps [ErrBadSequence], [ErrPartialRemove] or
+// [ErrClosed].
+func (c *Context) SeqRebase(src, dst SeqID, to Pos) error {
+	for _, s := range [2]SeqID{src, dst} {
+		if err := c.checkSequence(s); err != nil {
+			return err
+		}
+		if held := c.positions(s); held+1 < to {
+			return fmt.Errorf("%w: rebase of %d positions, sequence %d holds %d", ErrBadSequence, to, s, held+1)
+		}
+	}
+	if src == dst || to < 0 {
+		return fmt.Errorf("%w: sequence %d onto %d, %d positions", ErrBadSequence, src, dst, to)
+	}
+	if err := c.SeqRemove(dst, 0, to); err != nil {
+		return err
+	}
+	C.llama_memory_seq_cp(c.memory, C.llama_seq_id(src), C.llama_seq_id(dst), 0, C.llama_pos(to))
+	return nil
+}
+
 // SeqRemove forgets the sequence's tokens at positions [from, to); a negative to means all from there on. Cells that no other
 // sequence uses become free. The error wraps [ErrBadSequence], [ErrPartialRemove] or [ErrClosed].
 func (c *Context) SeqRemove(s SeqID, from, to Pos) error {

@@ -70,6 +70,9 @@ func (*Context) SetThreads(int, int) error { return ErrNotBuilt }
 // SeqCopy returns [ErrNotBuilt].
 func (*Context) SeqCopy(SeqID, SeqID, Pos, Pos) error { return ErrNotBuilt }
 
+// SeqRebase returns [ErrNotBuilt].
+func (*Context) SeqRebase(SeqID, SeqID, Pos) error { return ErrNotBuilt }
+
 // SeqRemove returns [ErrNotBuilt].
 func (*Context) SeqRemove(SeqID, Pos, Pos) error { return ErrNotBuilt }
 

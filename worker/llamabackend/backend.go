@@ -24,7 +24,7 @@ type Backend struct {
 
 	batch    *llama.Batch
 	last     []int            // row of each entry's last token
-	fed      [][]int32        // what each sequence's cells hold, by sequence id
+	fed      [][]int32        // what each sequence's cells hold, by sequence id, cached prefixes included
 	inStep   []bool           // by sequence id
 	samplers []sample.Sampler // by sequence id
 	scratch  sample.Scratch
@@ -69,7 +69,7 @@ func Open(cfg Config, log *slog.Logger) (*Backend, error) {
 func describe(cfg *Config, f llama.Facts, co llama.ContextOptions) (worker.Info, error) {
 	i := worker.Info{
 		Backend: "llamacpp", Model: cfg.Model, ContextTokens: cfg.Context, Vocab: f.Vocab,
-		Sequences: co.Sequences, KVCells: co.Cells, BatchTokens: co.BatchTokens,
+		Sequences: co.Sequences, KVCells: co.Cells, BatchTokens: co.BatchTokens, Sharing: true,
 	}
 	if i.Model == "" {
 		i.Model = f.Name
@@ -113,11 +113,27 @@ func (b *Backend) Info() worker.Info { return b.info }
 
 // Start implements worker.Backend.
 func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
-	if err := b.context.SeqRemove(int32(seq), 0, -1); err != nil { // empty already, unless a Drop went wrong
-		return err
-	}
-	b.fed[seq] = b.fed[seq][:0]
 	return b.samplers[seq].Reset(s.Sampling, s.Prompt, s.Output)
+}
+
+// Apply implements worker.Backend.
+func (b *Backend) Apply(m batch.Move) error {
+	dst, n := int32(m.Dst), int32(m.Tokens)
+	switch m.Kind {
+	case batch.MoveTrim:
+		b.fed[dst] = b.fed[dst][:min(m.Tokens, len(b.fed[dst]))]
+		return b.context.SeqRemove(dst, n, -1)
+	case batch.MoveRebase:
+		if err := b.context.SeqRebase(int32(m.Src), dst, n); err != nil {
+			return err
+		}
+	case batch.MoveCopy:
+		if err := b.context.SeqCopy(int32(m.Src), dst, 0, n); err != nil {
+			return err
+		}
+		b.fed[dst] = append(b.fed[dst][:0], b.fed[m.Src][:m.Tokens]...)
+	}
+	return nil
 }
 
 // Step implements worker.Backend.
@@ -134,7 +150,7 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 		poisoned = poisoned || !ok
 	}
 	for i := range step.Entries {
-		if e := &step.Entries[i]; !e.Prefill {
+		if e := &step.Entries[i]; !e.Prefill { // a prefill's tokens were Start's
 			for _, token := range e.Tokens {
 				b.samplers[e.Seq].Accept(token)
 			}
@@ -195,7 +211,7 @@ func (b *Backend) isolate(step *batch.Batch, rows []batch.Row) error {
 		if bad >= 0 {
 			seq := step.Entries[bad].Seq
 			b.log.Warn("sequence came to NaN", "sequence", int(seq))
-			rows[bad].Err, b.fed[seq] = sample.ErrLogits, b.fed[seq][:0]
+			rows[bad].Err = sample.ErrLogits // what it held before this step came to numbers, and others may hold it, too
 		}
 	}
 	return nil
@@ -208,20 +224,23 @@ func (b *Backend) rebuild(step *batch.Batch, rows []batch.Row) (bad int, err err
 	for i := range step.Entries {
 		b.inStep[step.Entries[i].Seq] = true
 	}
-	for seq, tokens := range b.fed {
-		if !b.inStep[seq] && len(tokens) > 0 {
-			if err := b.feed(batch.SeqID(seq), 0, tokens); err != nil {
+	done := make([]batch.SeqID, 0, len(b.fed))
+	for seq := range b.fed {
+		if !b.inStep[seq] && len(b.fed[seq]) > 0 {
+			if err := b.restore(batch.SeqID(seq), b.fed[seq], done); err != nil {
 				return 0, err
 			}
+			done = append(done, batch.SeqID(seq))
 		}
 	}
 	for i := range step.Entries {
 		e := &step.Entries[i]
+		if err := b.restore(e.Seq, b.fed[e.Seq][:e.Pos], done); err != nil {
+			return 0, err
+		}
+		done = append(done, e.Seq)
 		if rows[i].Err != nil {
 			continue
-		}
-		if err := b.feed(e.Seq, 0, b.fed[e.Seq][:e.Pos]); err != nil {
-			return 0, err
 		}
 		if err := b.feed(e.Seq, e.Pos, e.Tokens); err != nil {
 			return 0, err
@@ -236,6 +255,26 @@ func (b *Backend) rebuild(step *batch.Batch, rows []batch.Row) (bad int, err err
 		b.sample(e, b.last[0], &rows[i])
 	}
 	return -1, nil
+}
+
+// restore gives an empty sequence its tokens again: what it has in common with one of done from there, so that no more
+// cells are used than before, the rest computed.
+func (b *Backend) restore(seq batch.SeqID, tokens []int32, done []batch.SeqID) error {
+	src, most := batch.SeqID(-1), 0
+	for _, other := range done {
+		n := 0
+		for fed := b.fed[other]; n < len(tokens) && n < len(fed) && tokens[n] == fed[n]; n++ {
+		}
+		if n > most {
+			src, most = other, n
+		}
+	}
+	if most > 0 {
+		if err := b.context.SeqCopy(int32(src), int32(seq), 0, int32(most)); err != nil {
+			return err
+		}
+	}
+	return b.feed(seq, int32(most), tokens[most:])
 }
 
 // feed computes tokens of one sequence, in as many batches as it takes.
@@ -260,14 +299,6 @@ func (b *Backend) sample(e *batch.Entry, last int, row *batch.Row) {
 		row.Token, err = b.samplers[e.Seq].Sample(logits, e.Pos+int32(len(e.Tokens)), &b.scratch)
 	}
 	row.Err = err
-}
-
-// Drop implements worker.Backend.
-func (b *Backend) Drop(seq batch.SeqID) {
-	b.fed[seq] = b.fed[seq][:0]
-	if err := b.context.SeqRemove(int32(seq), 0, -1); err != nil {
-		b.log.Error("sequence not removed", "sequence", int(seq), "error", err)
-	}
 }
 
 // AppendPiece implements worker.Backend.

@@ -14,23 +14,26 @@ import (
 // sequences, or is larger than the engine.
 var ErrStep = errors.New("mock: impossible batch")
 
-// sequence is what a KV cache would hold.
+// sequence is what a KV cache would hold of a request. Its cells are numbered, and shared as an engine shares them.
 type sequence struct {
 	request   schema.RequestID
 	started   bool
 	ignoreEOS bool
-	cells     int
-	// state is the hash of seed, attempt and tokens[:cells].
-	state uint64
+	cells     []int   // len = tokens held
+	tokens    []int32 // in cells
+	// state is the hash of seed, attempt and tokens[:hashed].
+	state  uint64
+	hashed int
 }
 
 // Backend implements worker.Backend.
 type Backend struct {
 	Tokenizer
-	cfg   Config
-	seqs  []sequence
-	cells int // of all sequences
-	pace  pacer
+	cfg  Config
+	seqs []sequence
+	refs []int // len = KVCells: sequences that hold each cell
+	free []int // cells that none holds
+	pace pacer
 }
 
 var _ worker.Backend = (*Backend)(nil)
@@ -40,7 +43,10 @@ func New(cfg Config) (*Backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, seqs: make([]sequence, cfg.Sequences)}
+	b := &Backend{cfg: cfg, seqs: make([]sequence, cfg.Sequences), refs: make([]int, cfg.KVCells), free: make([]int, cfg.KVCells)}
+	for i := range b.free {
+		b.free[i] = cfg.KVCells - 1 - i
+	}
 	if b.Cost(&batch.Batch{PrefillTokens: cfg.BatchTokens, Decodes: 1}) > 0 {
 		if err := b.pace.open(); err != nil {
 			return nil, fmt.Errorf("mock: opening a timer: %w", err)
@@ -55,15 +61,12 @@ func (b *Backend) Info() worker.Info {
 	return worker.Info{
 		Backend: "mock", Model: c.Model,
 		Fingerprint:   fmt.Sprintf("mock-%v-%v-%g-%g-%v", c.StepBase, c.StepSequence, c.PrefillRate, c.EndHazard, c.AttemptIndependent),
-		ContextTokens: c.ContextTokens, Sequences: c.Sequences, KVCells: c.KVCells, BatchTokens: c.BatchTokens, Vocab: Vocab,
+		ContextTokens: c.ContextTokens, Sequences: c.Sequences, KVCells: c.KVCells, BatchTokens: c.BatchTokens, Vocab: Vocab, Sharing: true,
 	}
 }
 
 // Start implements worker.Backend. It checks the sampling parameters, as an engine would, and uses their seed alone.
 func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
-	if b.seqs[seq].started {
-		return fmt.Errorf("%w: sequence %d was not dropped", ErrStep, seq)
-	}
 	if err := s.Sampling.Validate(); err != nil {
 		return err
 	}
@@ -71,8 +74,59 @@ func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
 	if b.cfg.AttemptIndependent {
 		attempt = 0
 	}
-	b.seqs[seq] = sequence{request: s.Request, started: true, ignoreEOS: s.IgnoreEOS, state: seedState(s.Sampling.Seed, attempt)}
+	q := &b.seqs[seq]
+	q.request, q.started, q.ignoreEOS = s.Request, true, s.IgnoreEOS
+	q.state, q.hashed = seedState(s.Sampling.Seed, attempt), 0
 	return nil
+}
+
+// Apply implements worker.Backend. It returns ErrStep for a move that would mix up sequences.
+func (b *Backend) Apply(m batch.Move) error {
+	dst := &b.seqs[m.Dst]
+	switch m.Kind {
+	case batch.MoveTrim:
+		b.trim(dst, m.Tokens)
+		return nil
+	case batch.MoveCopy:
+		if len(dst.cells) > 0 {
+			return fmt.Errorf("%w: copy into sequence %d, which holds %d tokens", ErrStep, m.Dst, len(dst.cells))
+		}
+	case batch.MoveRebase:
+		if len(dst.cells) < m.Tokens {
+			return fmt.Errorf("%w: sequence %d holds %d tokens, not %d", ErrStep, m.Dst, len(dst.cells), m.Tokens)
+		}
+	}
+	src := &b.seqs[m.Src]
+	if m.Src == m.Dst || len(src.cells) < m.Tokens {
+		return fmt.Errorf("%w: %d tokens from sequence %d, which holds %d, to sequence %d", ErrStep, m.Tokens, m.Src, len(src.cells), m.Dst)
+	}
+	for i, cell := range src.cells[:m.Tokens] {
+		b.refs[cell]++
+		if m.Kind == batch.MoveCopy {
+			dst.cells, dst.tokens = append(dst.cells, cell), append(dst.tokens, src.tokens[i])
+			continue
+		}
+		if dst.tokens[i] != src.tokens[i] {
+			return fmt.Errorf("%w: token %d of sequence %d differs from that of sequence %d", ErrStep, i, m.Dst, m.Src)
+		}
+		b.unref(dst.cells[i])
+		dst.cells[i] = cell
+	}
+	return nil
+}
+
+func (b *Backend) trim(q *sequence, keep int) {
+	for len(q.cells) > keep {
+		b.unref(q.cells[len(q.cells)-1])
+		q.cells = q.cells[:len(q.cells)-1]
+	}
+	*q = sequence{cells: q.cells, tokens: q.tokens[:len(q.cells)]} // it does not run any more
+}
+
+func (b *Backend) unref(cell int) {
+	if b.refs[cell]--; b.refs[cell] == 0 {
+		b.free = append(b.free, cell)
+	}
 }
 
 // Cost is how long a step takes.
@@ -95,8 +149,8 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 	for i := range step.Entries {
 		e := &step.Entries[i]
 		s := &b.seqs[e.Seq]
-		if !s.started || int(e.Pos) != s.cells {
-			return fmt.Errorf("%w: sequence %d continues at %d, holds %d", ErrStep, e.Seq, e.Pos, s.cells)
+		if !s.started || int(e.Pos) != len(s.cells) {
+			return fmt.Errorf("%w: sequence %d continues at %d, holds %d", ErrStep, e.Seq, e.Pos, len(s.cells))
 		}
 		for _, t := range e.Tokens {
 			if t < 0 || int(t) >= Vocab {
@@ -105,23 +159,28 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 		}
 		fed += len(e.Tokens)
 	}
-	if fed > b.cfg.BatchTokens || b.cells+fed > b.cfg.KVCells {
-		return fmt.Errorf("%w: %d tokens into %d of %d cells", ErrStep, fed, b.cells, b.cfg.KVCells)
+	if fed > b.cfg.BatchTokens || fed > len(b.free) {
+		return fmt.Errorf("%w: %d tokens into %d of %d cells", ErrStep, fed, b.Cells(), b.cfg.KVCells)
 	}
 	b.pace.wait(b.Cost(step))
-	b.cells += fed
 	for i := range step.Entries {
 		e := &step.Entries[i]
 		s := &b.seqs[e.Seq]
 		for _, t := range e.Tokens {
-			s.state = mix(s.state ^ uint64(t))
+			last := len(b.free) - 1
+			cell := b.free[last]
+			b.free = b.free[:last]
+			b.refs[cell] = 1
+			s.cells, s.tokens = append(s.cells, cell), append(s.tokens, t)
 		}
-		s.cells += len(e.Tokens)
+		for ; s.hashed < len(s.tokens); s.hashed++ {
+			s.state = mix(s.state ^ uint64(s.tokens[s.hashed]))
+		}
 		if !e.Sample {
 			continue
 		}
 		if b.cfg.FailRow != nil {
-			if rows[i].Err = b.cfg.FailRow(s.request, int32(s.cells)); rows[i].Err != nil {
+			if rows[i].Err = b.cfg.FailRow(s.request, int32(len(s.cells))); rows[i].Err != nil {
 				continue
 			}
 		}
@@ -162,14 +221,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Drop implements worker.Backend.
-func (b *Backend) Drop(seq batch.SeqID) {
-	b.cells -= b.seqs[seq].cells
-	b.seqs[seq] = sequence{}
-}
-
 // Cells returns how many cells are in use, for tests. It belongs to the goroutine that owns the Backend.
-func (b *Backend) Cells() int { return b.cells }
+func (b *Backend) Cells() int { return b.cfg.KVCells - len(b.free) }
 
 // AppendPiece implements worker.Backend.
 func (b *Backend) AppendPiece(dst []byte, token int32) ([]byte, error) {

@@ -17,6 +17,7 @@ type Request struct {
 	Attempt        uint32
 	Sampling       schema.Sampling
 	IgnoreEOS      bool
+	Scope          string // of the prefix cache
 	// Forced, if not nil, are the tokens that the sequence goes on with, whatever the backend says (teacher forcing).
 	Forced []int32
 }
@@ -29,10 +30,15 @@ type Driver struct {
 	// generated tokens.
 	OnRow func(e *batch.Entry, row, request, index int, token int32)
 
-	reqs []Request
-	out  [][]int32 // what the backend said, by request
-	errs []error
-	done int
+	reqs  []Request
+	out   [][]int32 // what the backend said, by request
+	taken [][]int32 // what the sequences went on with, by request
+	errs  []error
+	done  int
+	time  time.Duration
+
+	// Preempted counts the preemptions so far.
+	Preempted int
 }
 
 // PlannerConfig is how a planner uses all of a backend, with pages of 16 tokens.
@@ -41,6 +47,7 @@ func PlannerConfig(b worker.Backend) batch.Config {
 	c := batch.Config{PageTokens: 16, KVPages: i.KVCells / 16, Sequences: i.Sequences, MaxBatch: i.Sequences,
 		BatchTokens: max(min(i.BatchTokens, 256), i.Sequences), ContextTokens: i.ContextTokens}
 	c.ChunkTokens = c.BatchTokens
+	c.PrefixCache = i.Sharing
 	return c
 }
 
@@ -50,6 +57,11 @@ func NewDriver(t testing.TB, b worker.Backend, cfg batch.Config) *Driver {
 	p, err := batch.New(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for seq := range cfg.Sequences { // what another driver left in the backend's cells
+		if err := b.Apply(batch.Move{Kind: batch.MoveTrim, Dst: batch.SeqID(seq)}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return &Driver{B: b, P: p}
 }
@@ -74,9 +86,9 @@ func (d *Driver) Add(t testing.TB, reqs ...Request) {
 	t.Helper()
 	for _, r := range reqs {
 		id := batch.ID(len(d.reqs))
-		d.reqs, d.out, d.errs = append(d.reqs, r), append(d.out, nil), append(d.errs, nil)
+		d.reqs, d.out, d.taken, d.errs = append(d.reqs, r), append(d.out, nil), append(d.taken, nil), append(d.errs, nil)
 		prompt := append(append([]int32{}, r.Prompt...), r.Output...)
-		if err := d.P.Add(batch.Sequence{ID: id, Prompt: prompt, MaxNew: r.MaxNew}, 0); err != nil {
+		if err := d.P.Add(batch.Sequence{ID: id, Prompt: prompt, MaxNew: r.MaxNew, Scope: r.Scope}, d.now()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,22 +101,30 @@ func (d *Driver) Done() int { return d.done }
 func (d *Driver) Output(request int) ([]int32, error) { return d.out[request], d.errs[request] }
 
 // Cancel ends a request.
-func (d *Driver) Cancel(request int) { d.apply(d.P.Cancel(batch.ID(request))) }
+func (d *Driver) Cancel(t testing.TB, request int) {
+	t.Helper()
+	d.apply(d.P.Cancel(batch.ID(request)))
+	d.move(t)
+}
 
 // Step runs one step, if there is one.
 func (d *Driver) Step(t testing.TB) bool {
 	t.Helper()
-	b := d.P.Plan(0)
+	b := d.P.Plan(d.now())
+	d.move(t)
 	if b == nil {
 		return false
 	}
+	d.Preempted += len(b.Preempted)
 	rows := make([]batch.Row, len(b.Entries))
 	var live []int
 	for i := range b.Entries {
 		e := &b.Entries[i]
 		if e.Start {
 			r := &d.reqs[e.ID]
-			rows[i].Err = d.B.Start(e.Seq, &worker.Start{Attempt: r.Attempt, Prompt: r.Prompt, Output: r.Output, Sampling: r.Sampling, IgnoreEOS: r.IgnoreEOS})
+			output := append(append([]int32{}, r.Output...), d.taken[e.ID]...)
+			rows[i].Err = d.B.Start(e.Seq, &worker.Start{Attempt: r.Attempt, Prompt: r.Prompt, Output: output, MaxNew: r.MaxNew - len(d.taken[e.ID]),
+				Sampling: r.Sampling, IgnoreEOS: r.IgnoreEOS})
 		}
 		if rows[i].Err == nil {
 			live = append(live, i)
@@ -123,7 +143,7 @@ func (d *Driver) Step(t testing.TB) bool {
 	}
 	for k, i := range live {
 		rows[i] = got[k]
-		if e := &b.Entries[i]; e.Sample && rows[i].Err == nil {
+		if e := &b.Entries[i]; e.Sample && rows[i].Err == nil && !rows[i].Wait {
 			r, n := int(e.ID), len(d.out[e.ID])
 			if d.OnRow != nil {
 				d.OnRow(e, k, r, n, rows[i].Token)
@@ -134,13 +154,30 @@ func (d *Driver) Step(t testing.TB) bool {
 			} else {
 				rows[i].Stop = !d.reqs[r].IgnoreEOS && d.B.EOG(rows[i].Token)
 			}
+			d.taken[r] = append(d.taken[r], rows[i].Token)
 		}
 	}
-	d.apply(d.P.Commit(rows, time.Duration(b.Step)))
+	d.apply(d.P.Commit(rows, d.now()))
+	d.move(t)
 	if err := d.P.Check(); err != nil {
 		t.Fatal(err)
 	}
 	return true
+}
+
+// now advances by one at each call: a clock that orders, and no more.
+func (d *Driver) now() time.Duration {
+	d.time++
+	return d.time
+}
+
+func (d *Driver) move(t testing.TB) {
+	t.Helper()
+	for _, m := range d.P.Moves(nil) {
+		if err := d.B.Apply(m); err != nil {
+			t.Fatalf("move %+v: %v", m, err)
+		}
+	}
 }
 
 func (d *Driver) apply(outs []batch.Outcome) {
@@ -149,9 +186,6 @@ func (d *Driver) apply(outs []batch.Outcome) {
 			continue
 		}
 		d.done++
-		if o.Seq >= 0 {
-			d.B.Drop(o.Seq)
-		}
 		if o.Kind == batch.KindCancelled {
 			o.Err = errors.New("cancelled")
 		}

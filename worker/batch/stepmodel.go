@@ -1,0 +1,97 @@
+package batch
+
+import "time"
+
+// terms of the step-time model: a constant, and one each for decodes, tokens of prefill and tokens of context.
+const terms = 4
+
+// scale brings the terms to like size, for the sake of the arithmetic.
+var scale = [terms]float64{1, 1. / 16, 1. / 256, 1. / 4096}
+
+// StepModel learns how long a step takes: a constant + a part for each sequence that decodes, each token of prefill and
+// each token of context in it. It is fitted by recursive least squares that forgets (Åström and Wittenmark, Adaptive
+// Control, 2nd ed., §2.2), so that it follows an engine whose speed changes. The zero value has seen nothing.
+type StepModel struct {
+	coefficients [terms]float64 // seconds for each scaled term
+	covariance   [terms][terms]float64
+	steps        uint64
+}
+
+const (
+	forgetting = 0.995 // a step's weight halves in 138 steps
+	ignorance  = 1e4   // variance of the first guess
+	warmSteps  = 8     // before these the model says nothing
+)
+
+func features(decodes, prefill, context int) [terms]float64 {
+	return [terms]float64{1, float64(decodes) * scale[1], float64(prefill) * scale[2], float64(context) * scale[3]}
+}
+
+// Observe adds a step that was executed.
+func (m *StepModel) Observe(decodes, prefill, context int, took time.Duration) {
+	if took <= 0 {
+		return
+	}
+	if m.steps == 0 {
+		for i := range m.covariance {
+			m.covariance[i][i] = ignorance
+		}
+	}
+	m.steps++
+	x := features(decodes, prefill, context)
+	var px [terms]float64
+	denominator := forgetting
+	for i := range px {
+		for j := range x {
+			px[i] += m.covariance[i][j] * x[j]
+		}
+		denominator += x[i] * px[i]
+	}
+	residual := took.Seconds()
+	for i := range x {
+		residual -= m.coefficients[i] * x[i]
+	}
+	for i := range px {
+		m.coefficients[i] += px[i] / denominator * residual
+	}
+	trace := 0.0
+	for i := range px {
+		for j := range px {
+			m.covariance[i][j] -= px[i] * px[j] / denominator
+		}
+		trace += m.covariance[i][i]
+	}
+	// Directions that no step excites must not grow without bound.
+	if trace < terms*ignorance {
+		for i := range m.covariance {
+			for j := range m.covariance {
+				m.covariance[i][j] /= forgetting
+			}
+		}
+	}
+}
+
+// Predict returns how long a step is expected to take, or 0 while too little was seen.
+func (m *StepModel) Predict(decodes, prefill, context int) time.Duration {
+	if m.steps < warmSteps {
+		return 0
+	}
+	x := features(decodes, prefill, context)
+	sum := 0.0
+	for i := range x {
+		sum += m.coefficients[i] * x[i]
+	}
+	return max(0, time.Duration(sum*float64(time.Second)))
+}
+
+// Prefill returns the most tokens of prefill with which a step of so many decodes and tokens of context is expected to
+// stay within the target, or a large number while the model cannot tell.
+func (m *StepModel) Prefill(target time.Duration, decodes, context int) int {
+	const unknown = 1 << 30
+	perToken := m.coefficients[2] * scale[2]
+	if m.steps < warmSteps || perToken <= 0 {
+		return unknown
+	}
+	slack := target.Seconds() - m.Predict(decodes, 0, context).Seconds()
+	return int(max(0, min(slack/perToken, unknown)))
+}
