@@ -57,10 +57,14 @@ func New(pageTokens int) (*Tree, error) {
 
 // hash mixes the tokens of one page. What it finds is verified, so it only needs to be quick.
 func hash(page []int32) uint64 {
+	const odd = 0x9E3779B97F4A7C15 // 2^64 divided by the golden ratio
 	h := uint64(len(page))
-	for _, t := range page {
-		h = (h ^ uint64(uint32(t))) * 0x9E3779B97F4A7C15
-		h ^= h >> 29
+	for ; len(page) >= 2; page = page[2:] {
+		h = (h ^ uint64(uint32(page[0])) ^ uint64(page[1])<<32) * odd
+		h ^= h >> 32
+	}
+	if len(page) > 0 {
+		h = (h ^ uint64(uint32(page[0]))) * odd
 	}
 	return h
 }
