@@ -226,7 +226,7 @@ func (p *Planner) pass(id SeqID, keep int) {
 }
 
 // publish puts the full pages that a running sequence has computed into the cache. What another has put there meanwhile
-// takes the place of its own.
+// takes the place of its own. The sequence's own id owns the new leaf: nothing is copied.
 func (p *Planner) publish(s *slot) {
 	n := s.fed / p.cfg.PageTokens * p.cfg.PageTokens
 	if p.cache == nil || n == 0 {
@@ -234,13 +234,16 @@ func (p *Planner) publish(s *slot) {
 	}
 	tokens := s.tokens[:n]
 	m := p.lookup(s, n)
-	if own := s.table.Pages(); !slices.Equal(own[:len(m.Pages)], m.Pages) {
+	same := 0
+	for own := s.table.Pages(); same < len(m.Pages) && own[same] == m.Pages[same]; same++ {
+	}
+	if same < len(m.Pages) {
 		if err := p.pages.Replace(&s.table, m.Pages); err != nil {
 			p.broken(err)
 			return
 		}
 		p.moves = append(p.moves, Move{Kind: MoveRebase, Src: m.Source, Dst: s.seq, Tokens: m.Tokens})
-		p.totals.RebasedTokens += uint64(m.Tokens)
+		p.totals.RebasedTokens += uint64(m.Tokens - same*p.cfg.PageTokens)
 	}
 	in, err := p.cache.Insert(s.Scope, tokens, s.table.Pages()[:n/p.cfg.PageTokens], s.seq)
 	if err != nil {

@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ type engine struct {
 	stop    map[batch.ID]int // stops with this token index
 	last    *batch.Batch
 	preempt int
+	said    func(format string, args ...any) // hears of moves, if not nil
 }
 
 func newEngine(t tb, cfg batch.Config) *engine {
@@ -94,6 +96,16 @@ func (e *engine) move() {
 	e.t.Helper()
 	for _, m := range e.p.Moves(nil) {
 		dst := e.seq(m.Dst)
+		if e.said != nil {
+			switch m.Kind {
+			case batch.MoveTrim:
+				e.said("trim %d:%d", m.Dst, m.Tokens)
+			case batch.MoveCopy:
+				e.said("copy %d>%d:%d", m.Src, m.Dst, m.Tokens)
+			case batch.MoveRebase:
+				e.said("rebase %d>%d:%d", m.Src, m.Dst, m.Tokens)
+			}
+		}
 		if m.Kind == batch.MoveTrim {
 			for len(dst.cells) > m.Tokens {
 				e.unref(dst.cells[len(dst.cells)-1])
@@ -427,6 +439,57 @@ func TestStopFailAndCancelFree(t *testing.T) {
 	}
 	if o := e.end(6); o.Seq != -1 {
 		t.Errorf("6 never ran, had sequence id %d", o.Seq)
+	}
+	e.empty()
+}
+
+// Ten thousand cancels at random moments, of sequences that wait, prefill, decode, were preempted or are in flight, give
+// everything back.
+func TestCancelsConserve(t *testing.T) {
+	cfg := batch.Config{PageTokens: 4, KVPages: 60, Sequences: 12, MaxBatch: 8, BatchTokens: 32, ChunkTokens: 12, ContextTokens: 120,
+		PrefixCache: true, CacheOutput: true, Overcommit: 3}
+	e := newEngine(t, cfg)
+	r := rand.New(rand.NewPCG(5, 6))
+	const cancels = 10_000
+	cancelled, next := 0, batch.ID(0)
+	for cancelled < cancels {
+		for range r.IntN(4) {
+			if next++; e.p.Usage().Waiting < 20 {
+				p := tokens(1 + r.IntN(60))
+				for k := 16 * r.IntN(3); k < len(p); k++ {
+					p[k] += int32(r.IntN(2)) << 8
+				}
+				if err := e.addSequence(batch.Sequence{ID: next, Prompt: p, MaxNew: 1 + r.IntN(50)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		inFlight := e.plan() != nil
+		for range r.IntN(4) {
+			id := next - batch.ID(r.IntN(int(min(next, 60))+1))
+			before := len(e.out[id])
+			e.apply(e.p.Cancel(id))
+			if outs := e.out[id]; len(outs) > before && outs[len(outs)-1].Kind == batch.KindCancelled {
+				cancelled++
+			}
+		}
+		if inFlight {
+			for _, o := range e.commit() {
+				if o.Kind == batch.KindCancelled {
+					cancelled++
+				}
+			}
+		}
+		e.now++
+		if next%64 == 0 {
+			e.check()
+		}
+	}
+	e.run()
+	n := e.p.Totals()
+	t.Logf("%d cancels of %d sequences: %+v", cancelled, next, n)
+	if n.Preemptions < 100 || n.Evictions < 100 || n.CachedTokens == 0 {
+		t.Errorf("the cancels meet too little: %+v", n)
 	}
 	e.empty()
 }
