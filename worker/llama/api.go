@@ -25,4 +25,9 @@ var (
 		Clear()
 		Close() error
 	} = (*Context)(nil)
+	_ interface {
+		Allowed(tokens []Token, ok []bool) error
+		Accept(Token) error
+		Close()
+	} = (*Grammar)(nil)
 )

@@ -26,6 +26,11 @@
 // a second sequence use cells of the first without copying data; a cell is free when no sequence uses it. [Context.Decode]
 // is all or nothing: after an error the cache holds what it held before the call.
 //
+// # Grammars
+//
+// A [Grammar] is one sequence's place in a grammar: which tokens may come next, and the step to the next place. It is
+// slow for a whole vocabulary and quick for a few tokens. It belongs to one goroutine and is closed before its model.
+//
 // # Bad input
 //
 // llama.cpp ends the process on many mistakes that a caller can make. Everything it would abort on and that can be known in

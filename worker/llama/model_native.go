@@ -25,7 +25,7 @@ type Model struct {
 
 	mu       sync.RWMutex // read-held during every use of model, so that Close waits
 	model    *C.struct_llama_model
-	contexts int // open ones
+	contexts int // open ones, and grammars
 }
 
 // LoadModel loads a GGUF file. The error wraps that of the file system, one of package gguf for a file that is no whole model,

@@ -2,9 +2,11 @@
 
 #include "shim.h"
 
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
 // Layouts that this file and llama.cpp's objects must agree on: another version's headers on the include path would corrupt memory silently.
 static_assert(sizeof(llama_batch) == 56, "llama_batch: headers and objects are of different versions");
@@ -85,6 +87,47 @@ template <typename F, typename R> R guarded(char * error, R failed, int warnings
     in_call = false;
     put_error(error, call_error);
     return result;
+}
+
+// utf8 follows the bytes of a text: how many more its last character needs, and the range of the next one (Unicode table 3-7).
+struct utf8 {
+    uint8_t need = 0;
+    uint8_t low  = 0x80;
+    uint8_t high = 0xBF;
+
+    // Returns false for a byte that cannot come.
+    bool next(uint8_t c) {
+        if (need > 0) {
+            if (c < low || c > high) {
+                return false;
+            }
+            --need;
+            low  = 0x80;
+            high = 0xBF;
+            return true;
+        }
+        if (c < 0x80) {
+            return true;
+        }
+        if (c < 0xC2 || c > 0xF4) {
+            return false;
+        }
+        need = c < 0xE0 ? 1 : c < 0xF0 ? 2 : 3;
+        low  = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80;
+        high = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
+        return true;
+    }
+};
+
+// piece puts the bytes of a token, as a client sees them, into text.
+void piece(const llama_vocab * vocab, llama_token token, std::string & text) {
+    text.resize(text.capacity());
+    int32_t n = llama_token_to_piece(vocab, token, &text[0], int32_t(text.size()), 0, false);
+    if (n < 0) {
+        text.resize(-n);
+        n = llama_token_to_piece(vocab, token, &text[0], int32_t(text.size()), 0, false);
+    }
+    text.resize(n < 0 ? 0 : n);
 }
 
 } // namespace
@@ -169,4 +212,80 @@ int32_t cadence_decode(llama_context * context, int32_t n, llama_token * tokens,
     }
     llama_batch batch = {n, tokens, nullptr, positions, counts, scratch, outputs};
     return guarded(error, int32_t(CADENCE_EXCEPTION), GGML_LOG_LEVEL_INFO, [&] { return llama_decode(context, batch); });
+}
+
+struct cadence_grammar {
+    const llama_vocab *           vocab;
+    llama_sampler *               sampler;
+    utf8                          state;
+    std::string                   text;       // scratch
+    std::vector<llama_token_data> candidates; // scratch
+
+    // allowed asks llama.cpp, whose decoder takes more for UTF-8 than is, and whose pieces of control tokens are their names.
+    void allowed(int32_t n, const llama_token * tokens, bool * ok) {
+        candidates.resize(n);
+        for (int32_t i = 0; i < n; ++i) {
+            candidates[i] = {tokens[i], 0.0f, 0.0f};
+        }
+        llama_token_data_array array = {candidates.data(), candidates.size(), -1, false};
+        llama_sampler_apply(sampler, &array);
+        for (int32_t i = 0; i < n; ++i) {
+            ok[i] = !std::isinf(candidates[i].logit) && (llama_vocab_is_eog(vocab, tokens[i]) ? state.need == 0 : readable(tokens[i]));
+        }
+    }
+
+    bool readable(llama_token token) {
+        piece(vocab, token, text);
+        utf8 s = state;
+        for (char c : text) {
+            if (!s.next(uint8_t(c))) {
+                return false;
+            }
+        }
+        return !text.empty();
+    }
+};
+
+cadence_grammar * cadence_grammar_new(const llama_vocab * vocab, const char * gbnf, char * error) {
+    return guarded(error, static_cast<cadence_grammar *>(nullptr), GGML_LOG_LEVEL_INFO, [&]() -> cadence_grammar * {
+        llama_sampler * sampler = llama_sampler_init_grammar(vocab, gbnf, "root");
+        if (sampler == nullptr) {
+            return nullptr;
+        }
+        auto * grammar    = new cadence_grammar;
+        grammar->vocab    = vocab;
+        grammar->sampler  = sampler;
+        grammar->text.reserve(64);
+        return grammar;
+    });
+}
+
+void cadence_grammar_free(cadence_grammar * grammar) {
+    llama_sampler_free(grammar->sampler);
+    delete grammar;
+}
+
+int32_t cadence_grammar_allowed(cadence_grammar * grammar, int32_t n, const llama_token * tokens, bool * ok, char * error) {
+    return guarded(error, int32_t(CADENCE_EXCEPTION), GGML_LOG_LEVEL_INFO, [&] {
+        grammar->allowed(n, tokens, ok);
+        return 0;
+    });
+}
+
+int32_t cadence_grammar_accept(cadence_grammar * grammar, llama_token token, char * error) {
+    return guarded(error, int32_t(CADENCE_EXCEPTION), GGML_LOG_LEVEL_INFO, [&] {
+        bool ok = false;
+        grammar->allowed(1, &token, &ok); // llama.cpp aborts on a token that may not come
+        if (!ok) {
+            return 1;
+        }
+        llama_sampler_accept(grammar->sampler, token);
+        if (!llama_vocab_is_eog(grammar->vocab, token)) {
+            piece(grammar->vocab, token, grammar->text);
+            for (char c : grammar->text) {
+                grammar->state.next(uint8_t(c));
+            }
+        }
+        return 0;
+    });
 }

@@ -66,6 +66,20 @@ int32_t cadence_piece(const struct llama_vocab * vocab, llama_token token, char 
 int32_t cadence_decode(struct llama_context * context, int32_t n, llama_token * tokens, llama_pos * positions, int32_t * counts,
                        llama_seq_id * sequences, int8_t * outputs, llama_seq_id ** scratch, char * error);
 
+// A sequence's place in a grammar. It refers to the vocabulary, which must outlive it.
+typedef struct cadence_grammar cadence_grammar;
+
+// NULL on error: the text is no grammar in GBNF with a rule root.
+cadence_grammar * cadence_grammar_new(const struct llama_vocab * vocab, const char * gbnf, char * error);
+void cadence_grammar_free(cadence_grammar * grammar);
+
+// Sets ok[i] to whether tokens[i] may come next. A token whose bytes would make the text other than UTF-8 may not, nor one that
+// has no text, but for the end of generation where the grammar is complete. Returns 0, or CADENCE_EXCEPTION.
+int32_t cadence_grammar_allowed(cadence_grammar * grammar, int32_t n, const llama_token * tokens, bool * ok, char * error);
+
+// Moves on by a token. Returns 0, 1 if the token may not come next and nothing has moved, or CADENCE_EXCEPTION.
+int32_t cadence_grammar_accept(cadence_grammar * grammar, llama_token token, char * error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -87,3 +87,18 @@ func (*Context) Zero() {}
 
 // Close does nothing.
 func (*Context) Close() error { return nil }
+
+// Grammar cannot be made in this build; its methods exist so that callers compile.
+type Grammar struct{}
+
+// NewGrammar returns [ErrNotBuilt].
+func NewGrammar(*Model, string) (*Grammar, error) { return nil, ErrNotBuilt }
+
+// Allowed returns [ErrNotBuilt].
+func (*Grammar) Allowed([]Token, []bool) error { return ErrNotBuilt }
+
+// Accept returns [ErrNotBuilt].
+func (*Grammar) Accept(Token) error { return ErrNotBuilt }
+
+// Close does nothing.
+func (*Grammar) Close() {}

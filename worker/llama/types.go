@@ -42,6 +42,8 @@ var (
 	ErrDecode        = errors.New("llama: decoding failed")
 	ErrNoLogits      = errors.New("llama: row has no logits")
 	ErrBadSequence   = errors.New("llama: bad sequence or range")
+	ErrGrammar       = errors.New("llama: text is no grammar")
+	ErrNotAllowed    = errors.New("llama: the grammar does not allow the token")
 	ErrPartialRemove = errors.New("llama: model cannot forget part of a sequence")
 )
 
