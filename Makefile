@@ -84,6 +84,12 @@ fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
 	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(FUZZTIME),20s) $$pkg; done; done
 
+.PHONY: fuzz-kv
+fuzz-kv: ## run KV pages and prefix tree in lockstep with naive ones, SEQUENCES (default 5000) times, then fuzz both for FUZZTIME
+	CADENCE_FUZZ_SEQUENCES=$(or $(SEQUENCES),5000) go test -count=1 -timeout 30m -v -run '^TestLockstep$$' ./worker/radix/radixtest | grep -vE '^ *(---|===) +(RUN|PASS: TestLockstep/)'
+	@for pkg in kv/kvtest radix/radixtest; do \
+	  go test -run '^$$' -fuzz '^FuzzLockstep$$' -fuzztime $(or $(FUZZTIME),20s) -fuzzminimizetime 1x ./worker/$$pkg; done
+
 .PHONY: ci
 ci: ## what .ci/run does
 	bash .ci/run
