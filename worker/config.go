@@ -41,6 +41,12 @@ type Config struct {
 
 	StepSample int `help:"store every n-th engine step in STEPS; 1: all" default:"16"`
 	Remember   int `help:"ended attempts remembered, so that a late repetition of a dispatch does not run again" default:"65536"`
+
+	// CheckInvariants verifies the planner's books after each step and stops the worker with ErrBackend if they are wrong. It
+	// takes time that grows with the KV cache. The build tag invariants sets it for every worker.
+	CheckInvariants bool `help:"verify the engine's books after each step" hidden:""`
+	// NewPlanner, if not nil, makes the planner: for experiments with other pages or another prefix cache.
+	NewPlanner func(batch.Config) (*batch.Planner, error) `kong:"-"`
 }
 
 // DefaultConfig returns the defaults of the flags.

@@ -24,6 +24,8 @@ type engine struct {
 	sample  uint64 // every n-th step is stored
 	// shareAll lets tenants find each other's prefixes.
 	shareAll bool
+	// check verifies the planner's books after each step.
+	check bool
 
 	worker   schema.WorkerID // of the present life
 	runs     map[batch.ID]*run
@@ -61,10 +63,12 @@ func (e *engine) turn() (busy, drained bool, err error) {
 	}
 	if b == nil {
 		e.observe()
-		return false, drained && len(e.runs) == 0, nil
+		return false, drained && len(e.runs) == 0, e.verify()
 	}
 	e.step(b)
-	err = e.move()
+	if err = e.move(); err == nil {
+		err = e.verify()
+	}
 	e.observe()
 	if err != nil {
 		return true, false, err
@@ -104,6 +108,17 @@ func (e *engine) move() error {
 		}
 	}
 	if err := e.plan.Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrBackend, err)
+	}
+	return nil
+}
+
+// verify checks the planner's books, if that is wanted.
+func (e *engine) verify() error {
+	if !e.check {
+		return nil
+	}
+	if err := e.plan.Check(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBackend, err)
 	}
 	return nil

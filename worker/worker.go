@@ -47,7 +47,11 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 	}
 	info := backend.Info()
 	plan := cfg.planner(info)
-	planner, err := batch.New(plan)
+	newPlanner := cfg.NewPlanner
+	if newPlanner == nil {
+		newPlanner = batch.New
+	}
+	planner, err := newPlanner(plan)
 	if err != nil {
 		return nil, fmt.Errorf("%w: for the engine %s: %w", ErrConfig, info.Backend, err)
 	}
@@ -61,6 +65,7 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 	}
 	w.engine = newEngine(backend, planner, w.book, w.out, w.now, w.metrics, cfg.StepSample)
 	w.engine.shareAll = cfg.PrefixSharing == "global"
+	w.engine.check = invariants || cfg.CheckInvariants
 	return w, nil
 }
 
