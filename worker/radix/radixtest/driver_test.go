@@ -319,7 +319,7 @@ func (d *driver) insert(s *sequence) {
 	if d.worlds[0].cache.Stats().Splits > splits {
 		d.reached[edgeSplit] = true
 	}
-	if err == radix.ErrOwner { // a fork left the path that its own id holds
+	if errors.Is(err, radix.ErrOwner) { // a fork left the path that its own id holds
 		return
 	} else if err != nil {
 		d.t.Fatalf("operation %d, insert: %v", d.ops, err)

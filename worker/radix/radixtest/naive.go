@@ -99,7 +99,8 @@ func (c *Naive) Match(scope string, tokens []int32, dst []kv.PageID) radix.Match
 	c.sums.HitTokens += int64(n)
 	c.touch(scope, tokens[:n])
 	m.Tokens, m.At = n, radix.Position(at.id)
-	m.Pages = append(dst, at.pages[:n/c.pageTokens]...)
+	dst = append(dst, at.pages[:n/c.pageTokens]...)
+	m.Pages = dst
 	for _, o := range c.nodes {
 		if o.scope == scope && o.owner >= 0 && prefix(o.tokens, tokens[:n]) && (m.Source < 0 || o.owner < m.Source) {
 			m.Source = o.owner
