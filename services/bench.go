@@ -9,11 +9,15 @@ import (
 
 // BenchCmd groups the measurements.
 type BenchCmd struct {
-	Overhead OverheadCmd `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
+	Overhead   OverheadCmd   `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
+	PeerEngine PeerEngineCmd `cmd:"" help:"Compare the pipeline with llama-server on the same model."`
+	Rungs      RungsCmd      `cmd:"" help:"Compare the worker's modes, from one request at a time to continuous batching with a prefix cache."`
 }
 
 // Help implements kong.HelpProvider.
-func (BenchCmd) Help() string { return "Example:\n  cadence bench overhead --json" }
+func (BenchCmd) Help() string {
+	return "Examples:\n  cadence bench overhead --json\n  cadence bench peer-engine --model 120m --threads 2\n  cadence bench rungs --on mock"
+}
 
 // OverheadCmd measures the pipeline's overhead.
 type OverheadCmd struct {

@@ -1,0 +1,79 @@
+package services
+
+import (
+	"context"
+
+	"github.com/cadence-slo/cadence/bench/peer"
+)
+
+// PeerEngineCmd compares the pipeline with llama-server.
+type PeerEngineCmd struct {
+	peer.Options
+	JSON bool `help:"print JSON"`
+}
+
+// Help implements kong.HelpProvider.
+func (PeerEngineCmd) Help() string {
+	return `It runs ` + "`cadence up`" + ` and llama-server on the same model with the same threads and KV cache, and sends the same requests to both in
+alternating blocks (A B B A): prompts of token ids that share nothing, at several requests at a time, and prompts of which
+70 % share a system prompt, in a closed and in an open loop. llama-server runs in the settings that are its best for the
+workload (each is tried first). Then it compares the worker's prefill with a bare loop of llama_decode. Ratios are Cadence's
+figure over llama-server's, the median over pairs of neighbouring blocks with the least and the greatest. It takes minutes and
+wants a machine with nothing else to do.
+
+Examples:
+  cadence bench peer-engine --model 120m --threads 2
+  cadence bench peer-engine --model 0.5b --json > peer.json
+  cadence bench peer-engine --quick --llama-server ./llama-server
+  cadence bench peer-engine --parts prefill --blocks 20`
+}
+
+// Run implements the command.
+func (c *PeerEngineCmd) Run(ctx context.Context, g *Globals) error {
+	c.Options.Log, c.Options.Version, c.Options.Executable = g.Log, g.Version, executable()
+	report, err := peer.Engine(ctx, c.Options)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(g.Out, report)
+	}
+	return report.Write(g.Out)
+}
+
+// RungsCmd compares the worker's modes.
+type RungsCmd struct {
+	peer.RungsOptions
+	Names []string `help:"modes to compare, in the order that is to hold: fifo, static, continuous, continuous+cache" name:"rungs" default:"fifo,static,continuous,continuous+cache"`
+	JSON  bool     `help:"print JSON"`
+}
+
+// Help implements kong.HelpProvider.
+func (RungsCmd) Help() string {
+	return `It measures what the first mode serves, offers a multiple of that to each mode (the same requests at the same times, fresh
+services for each run, the order rotated), and reports how many answers a second kept the objective. It says whether the modes
+are in the order that is to hold; the exit status does not depend on it.
+
+Examples:
+  cadence bench rungs --on mock
+  cadence bench rungs --on llama --model 120m --threads 2 --json > rungs.json
+  cadence bench rungs --quick --rungs continuous,continuous+cache`
+}
+
+// Run implements the command.
+func (c *RungsCmd) Run(ctx context.Context, g *Globals) error {
+	o := c.RungsOptions
+	o.Log, o.Version, o.Executable = g.Log, g.Version, executable()
+	var err error
+	if o.Rungs, err = peer.PickRungs(peer.DefaultRungs(), c.Names); err != nil {
+		return err
+	}
+	report, err := peer.Rungs(ctx, o)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(g.Out, report)
+	}
+	return report.Write(g.Out)
+}
