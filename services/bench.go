@@ -12,6 +12,7 @@ type BenchCmd struct {
 	Overhead   OverheadCmd   `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
 	PeerEngine PeerEngineCmd `cmd:"" help:"Compare the pipeline with llama-server on the same model."`
 	Rungs      RungsCmd      `cmd:"" help:"Compare the worker's modes, from one request at a time to continuous batching with a prefix cache."`
+	Soak       SoakCmd       `cmd:"" help:"Run a worker under a load that never lets it rest, and look for what it loses."`
 }
 
 // Help implements kong.HelpProvider.
