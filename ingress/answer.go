@@ -41,6 +41,7 @@ type answer struct {
 	call
 	head         openai.Head
 	includeUsage bool
+	speller      Speller // nil: no log-probabilities are wanted
 
 	mu         sync.Mutex
 	transcript // its texts are those kept: see kept
@@ -53,6 +54,7 @@ type answer struct {
 	// unread counts the bytes of texts that body has not taken, size those of all kept texts.
 	unread, size int
 	place        place
+	points       int // code points that the tokens' pieces have begun: see measure
 
 	firstToken time.Duration // since arrival; 0: none yet
 	firstWrite time.Duration // until the first text was written to a client
@@ -124,7 +126,7 @@ func (a *answer) attach(b *body, from int64) *openai.Error {
 	a.until = time.Time{}
 	a.unread = 0
 	for i := max(0, from-a.offset()-a.kept); i < int64(len(a.texts)); i++ {
-		a.unread += len(a.texts[i]) + eventBytes
+		a.unread += a.texts[i].bytes()
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func BenchmarkRelay(b *testing.B) {
 		t := w.take()
 		buf = buf[:0]
 		for i, text := range t.texts {
-			buf = w.encoder.AppendText(buf, t.first+int64(i), text)
+			buf = w.encoder.AppendText(buf, t.first+int64(i), text.text)
 		}
 		_, _ = io.Discard.Write(buf)
 		if len(a.ids) == 1<<16 {

@@ -28,7 +28,7 @@ type body struct {
 
 	ping  bool         // the answer's mutex guards it: a keep-alive comment is due
 	wrote atomic.Int64 // when something was written last, in the server's nanoseconds
-	spare []string     // for the texts of the next batch
+	spare []said       // for the texts of the next batch
 }
 
 // newBody makes a body for an answer on a client's connection.
@@ -48,7 +48,7 @@ type batch struct {
 	ping     bool
 	role     bool
 	first    int64 // number of the event of texts[0]
-	texts    []string
+	texts    []said
 	// At the end of the answer, one of the two, with the number of its event.
 	end    int64
 	finish *schema.Finish
@@ -159,7 +159,11 @@ func (b *body) WriteTo(w io.Writer) (n int64, err error) {
 			buf = b.encoder.AppendRole(buf, 0)
 		}
 		for i, text := range t.texts {
-			buf = b.encoder.AppendText(buf, t.first+int64(i), text)
+			if text.tokens == nil {
+				buf = b.encoder.AppendText(buf, t.first+int64(i), text.text)
+			} else {
+				buf = b.encoder.AppendTokens(buf, t.first+int64(i), text.text, b.a.appendLogprobs(nil, text.tokens))
+			}
 			if len(buf) >= flushBytes {
 				if err := write(); err != nil {
 					return n, err

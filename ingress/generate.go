@@ -171,6 +171,10 @@ func (s *Server) read(c *fiber.Ctx, a *answer, body []byte) (req *schema.Request
 		}
 		common = &q.Common
 	}
+	grammar, e := a.want(m, common)
+	if e != nil {
+		return nil, false, e
+	}
 	pool, context, ok := s.fleet.serving(m.Name, time.Now())
 	if ok {
 		a.pool = pool
@@ -191,8 +195,30 @@ func (s *Server) read(c *fiber.Ctx, a *answer, body []byte) (req *schema.Request
 	return &schema.Request{
 		ID: a.id, Pool: a.pool, Model: m.Name, Tenant: a.tenant, Ingress: s.id, Kind: a.kind, Class: a.class, Received: a.arrived.UnixNano(),
 		Prompt: prompt, MaxTokens: room, Stop: common.Stop, IgnoreEOS: common.IgnoreEOS, Sampling: common.Sampling,
-		Grace: a.grace,
+		Grace: a.grace, Logprobs: common.Logprobs, Grammar: grammar,
 	}, ok, nil
+}
+
+// want checks that the model can tell log-probabilities and be held to a schema, where that is asked for, and returns the
+// schema's grammar.
+func (a *answer) want(m *served, common *openai.Common) (grammar string, e *openai.Error) {
+	if common.Logprobs > 0 {
+		if m.Speller == nil {
+			return "", openai.Unsupported("logprobs", "the model's engine does not tell log probabilities")
+		}
+		a.speller = m.Speller
+	}
+	if common.Schema == nil {
+		return "", nil
+	}
+	if m.Grammar == nil {
+		return "", openai.Unsupported("response_format", "the model's engine writes only 'text'")
+	}
+	grammar, err := m.Grammar(common.Schema)
+	if err != nil {
+		return "", openai.InvalidParameter("response_format", "the schema cannot be served: %v", err)
+	}
+	return grammar, nil
 }
 
 // model finds a model by a client's name for it.
@@ -353,7 +379,18 @@ func (s *Server) whole(c *fiber.Ctx, b *body) error {
 	if t.failed != nil {
 		return answerError(c, t.failed)
 	}
-	out := openai.AppendResponse(make([]byte, 0, 512), b.a.head, strings.Join(t.texts, ""), t.finish.Reason, t.usage)
+	var text strings.Builder
+	var logprobs []openai.Logprob
+	if b.a.speller != nil {
+		logprobs = []openai.Logprob{}
+	}
+	for i := range t.texts {
+		text.WriteString(t.texts[i].text)
+		if of := t.texts[i].tokens; of != nil {
+			logprobs = b.a.appendLogprobs(logprobs, of)
+		}
+	}
+	out := openai.AppendResponse(make([]byte, 0, 512), b.a.head, text.String(), logprobs, t.finish.Reason, t.usage)
 	c.Context().Response.Header.SetContentType(fiber.MIMEApplicationJSON)
 	c.Context().Response.SetBodyRaw(append(out, '\n'))
 	return nil

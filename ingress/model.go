@@ -33,6 +33,11 @@ type Model struct {
 	ContextTokens int
 	// VocabTokens is the number of token ids: those of token prompts must be below. 0 takes any.
 	VocabTokens int
+	// Speller tells the bytes of tokens, for clients who want log-probabilities; nil: the model's engine tells none.
+	Speller Speller
+	// Grammar turns a JSON Schema into a grammar for the model's engine; what its error says is for the client. nil: the
+	// engine cannot be held to one.
+	Grammar func(schema []byte) (string, error)
 	// Fingerprint goes into responses as system_fingerprint; empty leaves it out.
 	Fingerprint string
 	Created     time.Time

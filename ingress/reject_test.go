@@ -35,6 +35,7 @@ func TestClientMistakes(t *testing.T) {
 		{"no content", chatPath, message(`{"role":"user"}`), 400, "missing_required_parameter", "messages[0].content"},
 		{"unknown role", chatPath, message(`{"role":"robot","content":"a"}`), 400, "invalid_value", "messages[0].role"},
 		{"logprobs", chatPath, chatBody("a", `,"logprobs":true,"top_logprobs":3`), 400, "unsupported_parameter", "logprobs"},
+		{"response_format", completionPath, `{"model":"mock-1","prompt":"a","response_format":{"type":"json_object"}}`, 400, "unsupported_parameter", "response_format"},
 		{"unknown model", chatPath, `{"model":"nope","messages":[{"role":"user","content":"a"}]}`, 404, "model_not_found", "model"},
 		{"token outside the vocabulary", completionPath, `{"model":"mock-1","prompt":[5,32000]}`, 400, "invalid_value", "prompt[1]"},
 		{"unknown path", "/v1/embeddings", `{}`, 404, "unknown_url", ""},

@@ -109,9 +109,11 @@ func (s *Server) accept(a *answer, c *schema.Chunk) {
 	a.quiet, a.patience = now, s.cfg.Silence
 	texts := len(a.texts)
 	f := a.add(c)
-	for _, text := range a.texts[texts:] {
-		a.unread += len(text) + eventBytes
-		a.size += len(text) + eventBytes
+	for i := range a.texts[texts:] {
+		t := &a.texts[texts+i]
+		a.measure(t)
+		a.unread += t.bytes()
+		a.size += t.bytes()
 	}
 	started := a.firstToken == 0 && (len(a.ids) > 0 || a.ended())
 	if started {
@@ -161,10 +163,10 @@ func (s *Server) trim(a *answer) {
 	}
 	n := 0
 	for ; a.size > s.cfg.ResumeBytes && n < len(a.texts) && a.size-a.unread > 0; n++ {
-		a.size -= len(a.texts[n]) + eventBytes
+		a.size -= a.texts[n].bytes()
 	}
 	if n > 0 {
-		a.texts = append([]string(nil), a.texts[n:]...)
+		a.texts = append([]said(nil), a.texts[n:]...)
 		a.kept += int64(n)
 	}
 }

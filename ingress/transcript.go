@@ -13,7 +13,7 @@ const maxHeld = 1024
 // from. It is a plain value without clock or I/O; its answer's mutex guards it.
 type transcript struct {
 	ids   schema.Tokens
-	texts []string // certain texts not taken yet, in order, none empty
+	texts []said // what is certain and not taken yet, in order, none without both text and log-probabilities
 	// attempt of the last chunk taken; floor is the last one sealed. Chunks of attempts ≤ floor or < attempt are late.
 	attempt, floor uint32
 	held           []*schema.Chunk // beyond a gap, by index
@@ -77,8 +77,11 @@ func (t *transcript) one(c *schema.Chunk) fate {
 	}
 	t.attempt = c.Attempt
 	t.ids = append(t.ids, c.IDs...)
-	if c.Text != "" {
-		t.texts = append(t.texts, c.Text)
+	switch {
+	case c.Logprobs != nil:
+		t.texts = append(t.texts, said{c.Text, &tokens{ids: c.IDs, logprobs: c.Logprobs}})
+	case c.Text != "":
+		t.texts = append(t.texts, said{text: c.Text})
 	}
 	t.finish, t.failed = c.Finish, c.Error
 	return taken

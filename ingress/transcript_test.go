@@ -51,9 +51,17 @@ func TestTranscriptTakesEachTokenOnceInOrder(t *testing.T) {
 	if !slices.Equal(tr.ids, schema.Tokens{0, 1, 2, 3, 4, 5, 6}) || tr.finish == nil || tr.gap() {
 		t.Fatalf("%+v", tr)
 	}
-	if got, want := strings.Join(tr.texts, ""), "1.0 1.1 1.2 1.3 1.4 1.5 1.6 "; got != want {
+	if got, want := joined(tr.texts), "1.0 1.1 1.2 1.3 1.4 1.5 1.6 "; got != want {
 		t.Fatalf("text %q, want %q", got, want)
 	}
+}
+
+func joined(texts []said) string {
+	var b strings.Builder
+	for _, t := range texts {
+		b.WriteString(t.text)
+	}
+	return b.String()
 }
 
 func TestSealedAttemptIsDropped(t *testing.T) {
@@ -73,7 +81,7 @@ func TestSealedAttemptIsDropped(t *testing.T) {
 	}
 	tr.add(piece(2, 2, 2))
 	tr.add(last(2, 4))
-	if got, want := strings.Join(tr.texts, ""), "1.0 1.1 2.2 2.3 "; got != want || tr.finish == nil {
+	if got, want := joined(tr.texts), "1.0 1.1 2.2 2.3 "; got != want || tr.finish == nil {
 		t.Fatalf("text %q, want %q", got, want)
 	}
 }
@@ -139,7 +147,7 @@ func TestAnyOrderGivesTheSameAnswer(t *testing.T) {
 			tr.add(piece(1, cut+int32(i), 1))
 		}
 		deliver(2, cut+r.Int32N(20), true)
-		if got := strings.Join(tr.texts, ""); got != want.String() || tr.finish == nil || tr.gap() || int32(len(tr.ids)) != total {
+		if got := joined(tr.texts); got != want.String() || tr.finish == nil || tr.gap() || int32(len(tr.ids)) != total {
 			t.Fatalf("seed %d: %q, want %q, %d tokens of %d", seed, got, want.String(), len(tr.ids), total)
 		}
 	}
@@ -152,7 +160,7 @@ func BenchmarkTranscript(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		tr := transcript{ids: make(schema.Tokens, 0, 64), texts: make([]string, 0, 64)}
+		tr := transcript{ids: make(schema.Tokens, 0, 64), texts: make([]said, 0, 64)}
 		for _, c := range chunks {
 			tr.add(c)
 		}

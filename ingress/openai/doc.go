@@ -6,7 +6,7 @@
 //
 // ParseChat and ParseCompletion are lenient about what they do not know and strict about what they do. A field that
 // the dialect does not know is skipped. A known field must have its type and range, and one that asks for something
-// that is not served (tools, several choices, log probabilities, …) is refused by name: nothing is dropped silently
+// that is not served (tools, several choices, token biases, …) is refused by name: nothing is dropped silently
 // that would change the answer. null is the same as absent. The result never aliases the body.
 //
 // The reader is stricter than encoding/json, because two readers of one body must not see two requests:
@@ -24,8 +24,8 @@
 //
 // # Life of a stream
 //
-//	AppendRole (chat only) ─► AppendText* ─► AppendFinish ─► AppendUsage (if asked for) ─► Done
-//	                               └───────► AppendError, and nothing after it
+//	AppendRole (chat only) ─► (AppendText | AppendTokens)* ─► AppendFinish ─► AppendUsage (if asked for) ─► Done
+//	                                   └──────────────────► AppendError, and nothing after it
 //
 // PingComment may stand between any two events. A stream that ends in an error has no Done: a client must be able to
 // tell a whole answer from a broken one.

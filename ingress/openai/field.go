@@ -3,6 +3,8 @@ package openai
 import (
 	"math"
 	"strconv"
+
+	"github.com/cadence-slo/cadence/schema"
 )
 
 // field is a key of the body that the dialect knows.
@@ -11,6 +13,9 @@ type field struct {
 	// refuse, if not empty, says why any value but a neutral one (null, false, 0, "", [], {}) is refused.
 	refuse string
 }
+
+// completionLogprobs is the largest 'logprobs' of a completion, as at OpenAI.
+const completionLogprobs = 5
 
 // Both endpoints know these keys.
 var sharedFields = []struct{ key, refuse string }{
@@ -36,13 +41,13 @@ var sharedFields = []struct{ key, refuse string }{
 	{"logit_bias", "biasing tokens is not supported"},
 	{"min_tokens", "a least number of tokens is not supported; see 'ignore_eos'"},
 	{"stop_token_ids", "only 'stop' strings are supported"},
-	{"prompt_logprobs", "log probabilities are not supported"},
-	{"grammar", "constrained output is not supported"},
-	{"guided_json", "constrained output is not supported"},
-	{"guided_regex", "constrained output is not supported"},
-	{"guided_choice", "constrained output is not supported"},
-	{"guided_grammar", "constrained output is not supported"},
-	{"structured_outputs", "constrained output is not supported"},
+	{"prompt_logprobs", "log probabilities of the prompt are not supported"},
+	{"grammar", "it is not supported; use 'response_format'"},
+	{"guided_json", "it is not supported; use 'response_format'"},
+	{"guided_regex", "it is not supported; use 'response_format'"},
+	{"guided_choice", "it is not supported; use 'response_format'"},
+	{"guided_grammar", "it is not supported; use 'response_format'"},
+	{"structured_outputs", "it is not supported; use 'response_format'"},
 	{"use_beam_search", "only sampling and greedy decoding are supported"},
 }
 
@@ -53,8 +58,8 @@ var chatFields = fieldTable([]struct{ key, refuse string }{
 	{"modalities", ""},
 	{"tools", "tool calls are not supported"},
 	{"functions", "function calls are not supported"},
-	{"logprobs", "log probabilities are not supported"},
-	{"top_logprobs", "log probabilities are not supported"},
+	{"logprobs", ""},
+	{"top_logprobs", ""},
 	{"audio", "only text is supported"},
 	{"web_search_options", "web search is not supported"},
 	{"continue_final_message", "continuing the last message is not supported"},
@@ -123,8 +128,10 @@ func (p *parser) shared(key string) (err *Error) {
 		err = p.modalities(key)
 	case "tool_choice", "function_call":
 		err = p.toolChoice(key)
-	case "logprobs": // of completions: a number, and 0 asks for the sampled tokens' values
+	case "logprobs":
 		err = p.logprobs(key)
+	case "top_logprobs":
+		p.top, err = p.upTo(key, schema.MaxTopLogprobs)
 	}
 	return err
 }
@@ -266,35 +273,6 @@ func (p *parser) one(param string) *Error {
 	return err
 }
 
-func (p *parser) responseFormat(param string) *Error {
-	if p.peek() != kindObject {
-		return p.wrongType(param, "an object")
-	}
-	format, seen := "", false
-	err := p.object(func(key string) (err *Error) {
-		if key != "type" {
-			return p.skip()
-		}
-		if seen {
-			return InvalidParameter(param+".type", "it is given twice")
-		}
-		seen = true
-		format, err = p.text(param+".type", 1, p.limits.BodyBytes)
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case !seen:
-		return MissingParameter(param + ".type")
-	case format == "text":
-		return nil
-	case format == "json_object" || format == "json_schema":
-		return Unsupported(param, "'%s' is not supported; only 'text' is", format)
-	}
-	return InvalidParameter(param+".type", "unknown format '%s'; only 'text' is supported", clip(format, maxQuoteBytes))
-}
-
 func (p *parser) modalities(param string) *Error {
 	if p.peek() != kindArray {
 		return p.wrongType(param, "an array")
@@ -321,19 +299,33 @@ func (p *parser) toolChoice(param string) *Error {
 	return Unsupported(param, "tool calls are not supported; only 'none' is accepted")
 }
 
+// logprobs reads whether a chat wants log-probabilities, or how many alternatives a completion wants with them: 0 asks
+// for those of the generated tokens alone, and false (not OpenAI's, but seen) for none.
 func (p *parser) logprobs(param string) *Error {
-	switch p.peek() {
-	case kindBool:
-		v, err := p.bool()
-		if err != nil || !v {
-			return err
-		}
-	case kindNumber:
-		if err := p.skip(); err != nil {
-			return err
-		}
-	default:
-		return p.wrongType(param, "an integer")
+	if p.chat {
+		var err *Error
+		p.wanted, err = p.flag(param)
+		return err
 	}
-	return Unsupported(param, "log probabilities are not supported")
+	if p.peek() == kindBool {
+		v, err := p.bool()
+		if err == nil && v {
+			err = InvalidParameter(param, "expected an integer, got true")
+		}
+		return err
+	}
+	var err *Error
+	p.top, err = p.upTo(param, completionLogprobs)
+	p.wanted = true
+	return err
+}
+
+// upTo reads a whole number in [0, most].
+func (p *parser) upTo(param string, most int64) (int32, *Error) {
+	want := "an integer in [0, " + strconv.FormatInt(most, 10) + "]"
+	v, err := p.integer(param, 0, want, true)
+	if err == nil && v > most {
+		err = InvalidParameter(param, "%d is out of range; expected %s", v, want)
+	}
+	return int32(v), err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -75,11 +76,36 @@ func TestStreamGolden(t *testing.T) {
 
 func TestResponseGolden(t *testing.T) {
 	u := Usage{PromptTokens: 11, CompletionTokens: 2}
-	golden(t, "chat_response.golden", AppendResponse(nil, testHead(schema.KindChat), "Hi\tthere.", schema.FinishStop, u))
-	golden(t, "completion_response.golden", AppendResponse(nil, testHead(schema.KindCompletion), "", schema.FinishLength, u))
+	golden(t, "chat_response.golden", AppendResponse(nil, testHead(schema.KindChat), "Hi\tthere.", nil, schema.FinishStop, u))
+	golden(t, "completion_response.golden", AppendResponse(nil, testHead(schema.KindCompletion), "", nil, schema.FinishLength, u))
 	golden(t, "models.golden", AppendModels(nil, []Model{
 		{ID: "a", Created: time.Unix(1, 0), OwnedBy: "cadence", ContextTokens: 4096}, {ID: "b/c", Created: time.Unix(2, 0), OwnedBy: "x"}}))
 	golden(t, "models_none.golden", AppendModels(nil, nil))
+}
+
+// testLogprobs are of tokens with half a character, equal texts and extreme values.
+func testLogprobs() []Logprob {
+	tok := func(text string, p float32) TokenLogprob { return TokenLogprob{Token: []byte(text), Logprob: p} }
+	return []Logprob{
+		{TokenLogprob: tok(" \"H", -0.25), Top: []TokenLogprob{tok(" \"H", -0.25), tok("h\n", -1.5)}},
+		{TokenLogprob: tok("\xf0\x9f", -9999), Top: []TokenLogprob{tok("é", -1e-7), tok("é", -3)}, Offset: 3},
+		{TokenLogprob: tok("\x8e\x88", float32(math.Copysign(0, -1))), Offset: 3},
+	}
+}
+
+func TestLogprobsGolden(t *testing.T) {
+	u := Usage{PromptTokens: 11, CompletionTokens: 3}
+	for name, kind := range map[string]schema.Kind{"chat": schema.KindChat, "completion": schema.KindCompletion} {
+		golden(t, name+"_response_logprobs.golden", AppendResponse(nil, testHead(kind), " \"H🎈", testLogprobs(), schema.FinishStop, u))
+		s := NewStream(testHead(kind), false)
+		b := s.AppendTokens(nil, 1, " \"H", testLogprobs()[:1])
+		b = s.AppendTokens(b, 2, "", testLogprobs()[1:2])
+		golden(t, name+"_stream_logprobs.golden", s.AppendTokens(b, 3, "🎈", testLogprobs()[2:]))
+		none := AppendResponse(nil, testHead(kind), "", []Logprob{}, schema.FinishStop, u)
+		if !json.Valid(none) || !bytes.Contains(none, []byte(`"logprobs":{`)) {
+			t.Errorf("no tokens: %s", none)
+		}
+	}
 }
 
 // errorSamples has one of every constructor.

@@ -38,6 +38,11 @@ type Common struct {
 	IncludeUsage bool
 	// IgnoreEOS (an extension) goes on after end-of-text, until MaxTokens.
 	IgnoreEOS bool
+	// Logprobs is what schema.Request.Logprobs says: 0, or 1 more than the number of alternatives wanted.
+	Logprobs int32
+	// Schema is the JSON Schema that the answer must satisfy, as the client wrote it; nil: any text will do. It is JSON
+	// of at most Limits.Depth, and no more is known of it.
+	Schema []byte
 	// User is the client's own tag for its end user, ≤ 512 bytes; it changes nothing.
 	User string
 }
@@ -75,7 +80,7 @@ func OutputRoom(param string, promptTokens, contextTokens int, requested int64) 
 // (or 413) that says what is wrong; body is not kept.
 func ParseChat(body []byte, limits Limits) (ChatRequest, *Error) {
 	var req ChatRequest
-	p := &parser{limits: limits, common: &req.Common}
+	p := &parser{limits: limits, common: &req.Common, chat: true}
 	err := p.parse(body, chatFields, func(key string) *Error {
 		if key == "messages" {
 			return p.messages(&req.Messages)
@@ -124,6 +129,9 @@ type parser struct {
 	given  uint64 // bits of the fields that had a value other than null
 	// What can be judged only when all has been read.
 	maxTokensParam string // the key that set MaxTokens
+	wanted         bool   // log-probabilities
+	top            int32  // how many alternatives
+	chat           bool
 }
 
 // parse reads body as one object. own reads the value of a known key that is neither null nor refused by the table.
@@ -162,6 +170,15 @@ func (p *parser) whole() *Error {
 	}
 	if p.saw("stream_options") && !p.common.Stream {
 		return InvalidParameter("stream_options", "it is only allowed when 'stream' is true")
+	}
+	if p.top > 0 && !p.wanted {
+		return InvalidParameter("top_logprobs", "it is only allowed when 'logprobs' is true")
+	}
+	if p.wanted {
+		p.common.Logprobs = 1 + p.top
+	}
+	if p.common.IgnoreEOS && p.common.Schema != nil {
+		return InvalidParameter("ignore_eos", "an answer in a 'response_format' ends where it is complete")
 	}
 	return nil
 }

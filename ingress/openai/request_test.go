@@ -286,16 +286,71 @@ func TestMessages(t *testing.T) {
 }
 
 func TestLogprobs(t *testing.T) {
+	for body, want := range map[string]int32{
+		chat(`"logprobs":true`): 1, chat(`"logprobs":true,"top_logprobs":0`): 1, chat(`"top_logprobs":20,"logprobs":true`): 21,
+		chat(`"logprobs":false,"top_logprobs":0`): 0, chat(`"logprobs":null,"top_logprobs":null`): 0,
+	} {
+		if got := mustChat(t, body); got.Logprobs != want {
+			t.Errorf("%s: %d, want %d", body, got.Logprobs, want)
+		}
+	}
+	for body, want := range map[string]int32{completion(`"logprobs":0`): 1, completion(`"logprobs":5`): 6, completion(`"logprobs":false`): 0, completion(``): 0} {
+		if got := mustCompletion(t, body); got.Logprobs != want {
+			t.Errorf("%s: %d, want %d", body, got.Logprobs, want)
+		}
+	}
 	refuseChat(t, []refusal{
-		{chat(`"logprobs":true`), "logprobs", "not supported"},
-		{chat(`"logprobs":true,"top_logprobs":3`), "logprobs", "not supported"},
-		{chat(`"top_logprobs":3`), "top_logprobs", "not supported"},
+		{chat(`"logprobs":1`), "logprobs", "a number"},
+		{chat(`"logprobs":true,"top_logprobs":21`), "top_logprobs", "[0, 20]"},
+		{chat(`"logprobs":true,"top_logprobs":-1`), "top_logprobs", "[0, 20]"},
+		{chat(`"logprobs":true,"top_logprobs":1.5`), "top_logprobs", "1.5"},
+		{chat(`"logprobs":true,"top_logprobs":1e30`), "top_logprobs", "[0, 20]"},
+		{chat(`"top_logprobs":3`), "top_logprobs", "'logprobs' is true"},
+		{chat(`"logprobs":false,"top_logprobs":3`), "top_logprobs", "'logprobs' is true"},
 	})
 	refuseCompletion(t, []refusal{
-		{completion(`"logprobs":1`), "logprobs", "not supported"},
-		{completion(`"logprobs":0`), "logprobs", "not supported"},
+		{completion(`"logprobs":6`), "logprobs", "[0, 5]"},
+		{completion(`"logprobs":-1`), "logprobs", "[0, 5]"},
+		{completion(`"logprobs":true`), "logprobs", "true"},
 		{completion(`"logprobs":"1"`), "logprobs", "a string"},
 		{completion(`"prompt_logprobs":2`), "prompt_logprobs", "not supported"},
+	})
+}
+
+func TestResponseFormat(t *testing.T) {
+	const schema = `{ "type":"object", "properties":{"b":{"type":"null"},"a":{}} }`
+	for body, want := range map[string]string{
+		chat(`"response_format":{"type":"text"}`):        "",
+		chat(`"response_format":{"type":"json_object"}`): `{"type":"object"}`,
+		chat(`"response_format":{"json_schema":{"schema":` + schema + `,"description":"d","name":"n","strict":true},"type":"json_schema"}`): schema,
+		chat(`"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":null,"schema":` + schema + `}}`):                   schema,
+		chat(`"response_format":{"type":"text","json_schema":null}`):                                                                        "",
+	} {
+		got := mustChat(t, body)
+		if string(got.Schema) != want || want == "" && got.Schema != nil {
+			t.Errorf("%s: %s, want %s", body, got.Schema, want)
+		}
+	}
+	if got := mustCompletion(t, completion(`"response_format":{"type":"json_object"}`)); string(got.Schema) != `{"type":"object"}` {
+		t.Errorf("completion: %s", got.Schema)
+	}
+	with := func(s string) string { return chat(`"response_format":{"type":"json_schema","json_schema":` + s + `}`) }
+	refuseChat(t, []refusal{
+		{chat(`"response_format":{"type":"xml"}`), "response_format.type", "xml"},
+		{chat(`"response_format":{}`), "response_format.type", "Missing"},
+		{chat(`"response_format":"text"`), "response_format", "a string"},
+		{chat(`"response_format":{"type":"text","type":"text"}`), "response_format.type", "twice"},
+		{chat(`"response_format":{"type":"json_schema"}`), "response_format.json_schema", "Missing"},
+		{with(`[]`), "response_format.json_schema", "an array"},
+		{with(`{"schema":{}}`), "response_format.json_schema.name", "Missing"},
+		{with(`{"name":"n"}`), "response_format.json_schema.schema", "Missing"},
+		{with(`{"name":"n","schema":null}`), "response_format.json_schema.schema", "Missing"},
+		{with(`{"name":"","schema":{}}`), "response_format.json_schema.name", "empty"},
+		{with(`{"name":"` + strings.Repeat("n", 65) + `","schema":{}}`), "response_format.json_schema.name", "65"},
+		{with(`{"name":"n","schema":[]}`), "response_format.json_schema.schema", "an array"},
+		{with(`{"name":"n","strict":1,"schema":{}}`), "response_format.json_schema.strict", "a number"},
+		{with(`{"name":"n","schema":{},"schema":{}}`), "response_format.json_schema.schema", "twice"},
+		{chat(`"ignore_eos":true,"response_format":{"type":"json_object"}`), "ignore_eos", "complete"},
 	})
 }
 
@@ -307,11 +362,6 @@ func TestUnsupported(t *testing.T) {
 		{chat(`"tool_choice":"auto"`), "tool_choice", "only 'none'"},
 		{chat(`"tool_choice":{"type":"function","function":{"name":"f"}}`), "tool_choice", "only 'none'"},
 		{chat(`"function_call":"auto"`), "function_call", "only 'none'"},
-		{chat(`"response_format":{"type":"json_object"}`), "response_format", "json_object"},
-		{chat(`"response_format":{"json_schema":{"name":"n"},"type":"json_schema"}`), "response_format", "json_schema"},
-		{chat(`"response_format":{"type":"xml"}`), "response_format.type", "xml"},
-		{chat(`"response_format":{}`), "response_format.type", "Missing"},
-		{chat(`"response_format":"text"`), "response_format", "a string"},
 		{chat(`"logit_bias":{"50256":-100}`), "logit_bias", "not supported"},
 		{chat(`"min_tokens":5`), "min_tokens", "not supported"},
 		{chat(`"modalities":["text","audio"]`), "modalities", "only 'text'"},
@@ -322,7 +372,6 @@ func TestUnsupported(t *testing.T) {
 	refuseCompletion(t, []refusal{
 		{completion(`"echo":true`), "echo", "not supported"},
 		{completion(`"suffix":" end"`), "suffix", "not supported"},
-		{completion(`"response_format":{"type":"json_object"}`), "response_format", "json_object"},
 	})
 }
 

@@ -32,8 +32,9 @@ func (u Usage) appendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// AppendResponse appends the whole body of an answer that is not streamed.
-func AppendResponse(dst []byte, h Head, text string, finish schema.FinishReason, u Usage) []byte {
+// AppendResponse appends the whole body of an answer that is not streamed. tokens are its log-probabilities; nil leaves
+// them out.
+func AppendResponse(dst []byte, h Head, text string, tokens []Logprob, finish schema.FinishReason, u Usage) []byte {
 	dst = h.appendOpen(dst, false)
 	dst = append(dst, `,"choices":[{"index":0,`...)
 	if h.Kind == schema.KindChat {
@@ -43,6 +44,9 @@ func AppendResponse(dst []byte, h Head, text string, finish schema.FinishReason,
 	} else {
 		dst = append(dst, `"text":`...)
 		dst = AppendString(dst, text)
+	}
+	if tokens != nil {
+		dst = appendLogprobs(dst, h.Kind == schema.KindChat, tokens)
 	}
 	dst = append(dst, `,"finish_reason":`...)
 	dst = AppendString(dst, string(finish))

@@ -105,6 +105,20 @@ func (s *Stream) AppendText(dst []byte, n int64, text string) []byte {
 	return append(dst, s.close...)
 }
 
+// AppendTokens is AppendText with the log-probabilities of the tokens that came with the text. The text may be empty: what
+// the tokens say may be held back, or have come to nothing.
+func (s *Stream) AppendTokens(dst []byte, n int64, text string, tokens []Logprob) []byte {
+	dst = s.appendOpen(dst, n)
+	dst = append(dst, s.choice...)
+	dst = AppendString(dst, text)
+	if s.chat {
+		dst = append(dst, '}')
+	}
+	dst = appendLogprobs(dst, s.chat, tokens)
+	dst = append(dst, `,"finish_reason":null}]`...)
+	return append(dst, s.close...)
+}
+
 // AppendFinish appends the event that says why the answer ended. It has no text.
 func (s *Stream) AppendFinish(dst []byte, n int64, reason schema.FinishReason) []byte {
 	dst = s.appendOpen(dst, n)

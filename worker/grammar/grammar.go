@@ -5,13 +5,15 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/cadence-slo/cadence/schema"
 )
 
 // Bounds of a schema and its grammar. A grammar is parsed for every request that uses it, and each state of a sequence
 // refers into it.
 const (
 	MaxSchemaBytes  = 64 << 10
-	MaxGrammarBytes = 64 << 10
+	MaxGrammarBytes = schema.MaxGrammar
 	MaxDepth        = 64    // of arrays and objects in the schema
 	MaxRepeat       = 1000  // of minItems, maxItems, minLength and maxLength
 	MaxParts        = 10000 // rules, and the repetitions in them
@@ -23,8 +25,8 @@ const (
 const Any = `{"type":"object"}`
 
 // Compile returns the grammar of a JSON Schema, at most MaxGrammarBytes long, with the start symbol root. Errors are *Error.
-func Compile(schema []byte) (string, error) {
-	root, err := parse(schema)
+func Compile(text []byte) (string, error) {
+	root, err := parse(text)
 	if err != nil {
 		return "", err
 	}
