@@ -243,7 +243,9 @@ func (e *engine) step(b *batch.Batch) {
 	for i := range b.Entries {
 		if x, row := &b.Entries[i], &e.rows[i]; x.Sample && row.Err == nil && !row.Wait {
 			r := e.runs[x.ID]
+			r.told = row.Stop
 			row.Stop, row.Err = e.read(r, row.Token)
+			row.Stop = row.Stop || r.told
 			r.generated = append(r.generated, row.Token)
 		}
 	}
@@ -373,9 +375,13 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 		if o.Kind == batch.KindLength {
 			why = schema.FinishLength
 		}
+		prompt := len(r.req.Prompt)
+		if u, ok := e.usage(r, o); ok {
+			why, prompt, n.output = u.Finish, u.PromptTokens, int32(sent+u.OutputTokens)
+		}
 		n.typ, n.reason = schema.Finished, string(why)
 		b.text = r.stream.Flush(b.text)
-		b.finish = &schema.Finish{Reason: why, PromptTokens: int32(len(r.req.Prompt)), CachedTokens: n.cached, OutputTokens: n.output}
+		b.finish = &schema.Finish{Reason: why, PromptTokens: int32(prompt), CachedTokens: n.cached, OutputTokens: n.output}
 	case batch.KindFailed:
 		n.typ, n.reason, n.message = schema.Failed, string(schema.FailedEngine), o.Err.Error()
 		b.fault = &schema.Error{Code: schema.FailedEngine, Message: o.Err.Error()}
@@ -391,6 +397,15 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 	}
 	b.notes = append(b.notes, n)
 	e.metrics.ended.WithLabelValues(n.metric()).Inc()
+}
+
+// usage is what the backend counted of a sequence that it ended itself.
+func (e *engine) usage(r *run, o *batch.Outcome) (Usage, bool) {
+	reporter, ok := e.backend.(UsageReporter)
+	if !ok || o.Seq < 0 || (!r.told && o.Kind != batch.KindLength) {
+		return Usage{}, false
+	}
+	return reporter.Usage(o.Seq)
 }
 
 // end posts an outcome that did not come from a step.

@@ -34,6 +34,7 @@ type rig struct {
 	srv     *streamstest.Server
 	client  *streams.Client // scheduler and ingress
 	backend *mock.Backend
+	wrap    func(*mock.Backend) worker.Backend // nil: the backend as it is
 	w       *worker.Worker
 	reg     *prometheus.Registry
 	stop    context.CancelFunc // begins the drain
@@ -91,8 +92,12 @@ func (r *rig) run(set ...setting) {
 	if r.backend, err = mock.New(m); err != nil {
 		r.t.Fatal(err)
 	}
+	var engine worker.Backend = r.backend
+	if r.wrap != nil {
+		engine = r.wrap(r.backend)
+	}
 	r.reg = prometheus.NewRegistry()
-	if r.w, err = worker.New(cfg, r.srv.Client(r.t), r.backend, slog.New(slog.DiscardHandler), r.reg); err != nil {
+	if r.w, err = worker.New(cfg, r.srv.Client(r.t), engine, slog.New(slog.DiscardHandler), r.reg); err != nil {
 		r.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -29,6 +29,7 @@ type run struct {
 	// Owned by the engine loop.
 	stream    text.Stream
 	delta     []byte  // text that the last token made certain
+	told      bool    // the engine itself said that the last token ends the answer
 	generated []int32 // by this attempt
 	started   bool
 

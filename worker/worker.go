@@ -81,7 +81,10 @@ func (w *Worker) ID() schema.WorkerID {
 }
 
 // Ready reports whether the worker takes requests.
-func (w *Worker) Ready() bool { return w.up.Load() != nil && !w.book.standing().draining }
+func (w *Worker) Ready() bool {
+	l := w.up.Load()
+	return l != nil && !l.over.Load() && !w.book.standing().draining
+}
 
 // Run serves until ctx ends, then drains: it refuses new requests, lets running ones finish within Config.Grace, and
 // says worker_down. It returns nil after a drain, and ErrBackend if the engine broke.
@@ -163,6 +166,9 @@ func (w *Worker) serve(ctx context.Context) error {
 		w.left, broken = w.engine.discardAll()
 		err = errors.Join(err, broken)
 		w.metrics.ended.WithLabelValues("abandoned").Add(float64(w.left))
+		if fenced && w.healthy() != nil { // nobody needs to wait for our silence
+			err = errors.Join(err, w.events.Emit(w.down(l)))
+		}
 		if !fenced || broken != nil || ctx.Err() != nil {
 			return err
 		}
@@ -185,10 +191,12 @@ func (w *Worker) begin(ctx context.Context) (*life, *nats.Subscription, error) {
 	var sub *nats.Subscription
 	for {
 		w.pulse.beat(w.now())
-		if sub, err = w.client.ServeDispatch(l.id, func(d *schema.Dispatch) *schema.DispatchReply { return w.answer(l, d) }); err == nil {
-			break
+		if w.healthy() == nil {
+			if sub, err = w.client.ServeDispatch(l.id, func(d *schema.Dispatch) *schema.DispatchReply { return w.answer(l, d) }); err == nil {
+				break
+			}
+			w.log.Warn("waiting for the server", "error", err)
 		}
-		w.log.Warn("waiting for the server", "error", err)
 		select {
 		case <-ctx.Done():
 			return nil, nil, nil
@@ -287,6 +295,10 @@ func (w *Worker) beat() bool {
 	now := w.now()
 	if w.pulse.silent(now) {
 		w.giveUp(l, frozen)
+		return true
+	}
+	if err := w.healthy(); err != nil {
+		w.giveUp(l, err.Error())
 		return true
 	}
 	if !w.client.Connected() {

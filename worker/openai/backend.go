@@ -44,6 +44,7 @@ type Backend struct {
 
 var (
 	_ worker.Backend       = (*Backend)(nil)
+	_ worker.Health        = (*Backend)(nil)
 	_ worker.UsageReporter = (*Backend)(nil)
 )
 

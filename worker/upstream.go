@@ -5,6 +5,21 @@ import (
 	"github.com/cadence-slo/cadence/worker/batch"
 )
 
+// Health is implemented by a Backend that can lose its engine, and get it back: another process.
+type Health interface {
+	// Healthy returns nil, or why no request can go on here. The worker then gives up its life, so that its requests go
+	// on elsewhere, and begins another when Healthy returns nil again. Anyone may call it; it does not block.
+	Healthy() error
+}
+
+// healthy asks the backend, if it can tell.
+func (w *Worker) healthy() error {
+	if h, ok := w.backend.(Health); ok {
+		return h.Healthy()
+	}
+	return nil
+}
+
 // Usage is what an engine that counts by itself says of an attempt that ended well.
 type Usage struct {
 	PromptTokens int // of the request's prompt
