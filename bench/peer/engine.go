@@ -198,9 +198,11 @@ func (r *engineRun) closed(ctx context.Context, g *workload.Generator, theirs *s
 // open measures an open loop.
 func (r *engineRun) open(ctx context.Context, g *workload.Generator, theirs *side, rate float64) (*Measurement, error) {
 	spec := g.Spec()
-	m := &Measurement{Name: fmt.Sprintf("%s, %.2f requests/s", spec.Name, rate), Workload: spec, Rate: rate}
+	// A slow model needs longer for as many requests as a block of the closed loop has.
+	length := max(r.o.OpenLength, time.Duration(float64(r.requests(slices.Max(r.o.Concurrency)))/rate*float64(time.Second)))
+	m := &Measurement{Name: fmt.Sprintf("%s, %.2f requests/s", spec.Name, rate), Workload: spec, Rate: rate, OpenLength: length}
 	return m, r.pairs(ctx, m, theirs, func(s *side, seed uint64, block string) (sample, error) {
-		return s.open(ctx, g.Reseed(seed), block, seed, rate, r.o.OpenLength, r.o.Timeout)
+		return s.open(ctx, g.Reseed(seed), block, seed, rate, length, r.o.Timeout)
 	})
 }
 

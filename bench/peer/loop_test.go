@@ -98,7 +98,7 @@ func TestPairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Rate != 100 || m.Ours.Pooled.Complete == 0 || m.Ours.Pooled.Requests != m.Theirs.Pooled.Requests {
+	if m.Rate != 100 || m.OpenLength != 200*time.Millisecond || m.Ours.Pooled.Complete == 0 || m.Ours.Pooled.Requests != m.Theirs.Pooled.Requests {
 		t.Fatalf("%+v", m)
 	}
 	if rate := r.openRate(m); rate <= 0 || rate > 100 {

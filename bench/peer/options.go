@@ -41,7 +41,7 @@ type Options struct {
 
 	OpenRate   float64       `help:"requests/s of the open loop; 0: open-load times what the slower server did in the closed loop" default:"0"`
 	OpenLoad   float64       `help:"part of the slower server's closed-loop rate that is offered in the open loop" default:"0.7"`
-	OpenLength time.Duration `help:"length of each block of the open loop" default:"30s"`
+	OpenLength time.Duration `help:"least length of each block of the open loop; longer where fewer requests than in a closed one would arrive" default:"30s"`
 
 	KVTokens    int      `help:"tokens of KV cache of either engine, all requests together; 0: what the most at a time need, doubled" default:"0" name:"kv-tokens"`
 	EngineBatch int      `help:"most tokens that either engine computes at once" default:"512"`

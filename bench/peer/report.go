@@ -39,6 +39,7 @@ type Measurement struct {
 	Workload    workload.Spec `json:"workload"`
 	Concurrency int           `json:"concurrency,omitempty"`         // of a closed loop
 	Rate        float64       `json:"requests_per_second,omitempty"` // of an open loop
+	OpenLength  time.Duration `json:"arrivals_ns,omitempty"`         // of its blocks
 	PeerArgs    []string      `json:"llama_server_args"`
 	Trials      []Trial       `json:"llama_server_trials,omitempty"` // from which the arguments were chosen
 	Ours        Side          `json:"cadence"`
