@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadence-slo/cadence/ingress"
 	"github.com/cadence-slo/cadence/worker"
+	"github.com/cadence-slo/cadence/worker/grammar"
 	"github.com/cadence-slo/cadence/worker/llama"
 	"github.com/cadence-slo/cadence/worker/llamabackend"
 	"github.com/cadence-slo/cadence/worker/mock"
@@ -20,17 +21,18 @@ type engine struct {
 	backend worker.Backend // nil with vocabOnly
 	model   ingress.Model
 	weights *llama.Model // nil for the mock
+	owned   bool         // the backend closes weights
 }
 
 func (e *engine) Close() error {
-	switch {
-	case e.backend != nil:
-		return e.backend.Close() // its model too
-	case e.weights != nil:
-		return e.weights.Close()
-	default:
-		return nil
+	var err error
+	if e.backend != nil {
+		err = e.backend.Close()
 	}
+	if e.weights != nil && !e.owned {
+		err = errors.Join(err, e.weights.Close())
+	}
+	return err
 }
 
 // openEngine loads what the flags name; vocabOnly leaves the weights on disk.
@@ -38,10 +40,15 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 	if err := e.validate(); err != nil {
 		return nil, err
 	}
-	if m.Backend == backendMock {
+	switch {
+	case m.Backend == backendMock:
 		return openMock(m, e, vocabOnly)
+	case m.Backend == backendOpenAI && !vocabOnly:
+		return openUpstream(ctx, g, m, e)
+	case m.Backend == backendOpenAI && m.Tokenizer == backendMock:
+		return openMock(m, e, true)
 	}
-	report, finish := progress(g.Err, "making "+m.Model)
+	report, finish := progress(g.Err, "making "+m.file())
 	path, err := m.find(ctx, report)
 	finish()
 	if err != nil {
@@ -61,6 +68,7 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 	g.Log.Info("model loaded", "path", path, "parameters", f.Parameters, "vocab_only", vocabOnly, "took_ms", time.Since(begin).Milliseconds())
 	out.model = ingress.Model{
 		Name: servedName(path), Tokenizer: out.weights, ChatTemplate: f.ChatTemplate, BOS: f.BOSText, EOS: f.EOSText,
+		Speller: out.weights, Grammar: grammar.Compile,
 		ContextTokens: contextTokens(e, f.ContextTokens), VocabTokens: f.Vocab, Created: time.Now(),
 	}
 	if out.model.Control, err = controlNames(out.weights, f.Vocab, out.weights.IsControl); err != nil {
@@ -113,14 +121,14 @@ func (out *engine) openWeights(g *Globals, path string, e *EngineFlags) error {
 	if err != nil {
 		return err
 	}
-	out.backend, out.weights = b, b.Model()
+	out.backend, out.weights, out.owned = b, b.Model(), true
 	return nil
 }
 
 func openMock(m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
 	cfg := mockConfig(m, e)
 	out := &engine{model: ingress.Model{
-		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
+		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, Speller: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
 		ContextTokens: cfg.ContextTokens, VocabTokens: mock.Vocab, Created: time.Now(),
 	}}
 	out.model.Aliases = aliases(m, cfg.Model)

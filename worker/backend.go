@@ -10,6 +10,9 @@ import (
 // ErrBackend is wrapped by what Run returns when the engine itself is broken, not a request.
 var ErrBackend = errors.New("worker: the engine does not work any more")
 
+// ErrUnsupported is returned for a request that asks for what the engine cannot do: see Info.
+var ErrUnsupported = errors.New("worker: the engine cannot do this")
+
 // Info says what a Backend is. It does not change in its life.
 type Info struct {
 	Backend     string // kind: llamacpp, mock
@@ -20,6 +23,9 @@ type Info struct {
 	ContextTokens, Sequences, KVCells, BatchTokens, Vocab int
 	// Sharing reports whether sequences can share cells: Apply knows every move. Otherwise it gets only MoveTrim to 0.
 	Sharing bool
+	// Logprobs reports whether Step tells log-probabilities, Grammars whether it keeps to grammars. Requests that ask for
+	// what is not there fail with ErrUnsupported before Start.
+	Logprobs, Grammars bool
 }
 
 // Start tells a Backend whose tokens come next in a sequence. The slices are only lent for the call.
@@ -31,6 +37,8 @@ type Start struct {
 	MaxNew    int     // tokens to generate after Output, at most
 	Sampling  schema.Sampling
 	IgnoreEOS bool
+	Logprobs  int32  // as in schema.Request
+	Grammar   string // in GBNF, which Output has begun; empty: any text will do
 }
 
 // Backend executes batches. One goroutine owns it and calls its methods, except Info, which anyone may call.
@@ -50,7 +58,7 @@ type Backend interface {
 
 	// Step feeds every entry's tokens and writes to rows[i], for each entry i with Sample set, the token that follows or
 	// why there is none: Row.Err fails that request alone (a row of NaN), Row.Wait says that nothing has moved and the entry
-	// is to come again. If Step returns an error, no sequence has moved and rows mean nothing: the worker tries smaller
+	// is to come again. Row.Logprobs is set where Start asked for it. If Step returns an error, no sequence has moved and rows mean nothing: the worker tries smaller
 	// batches to find who is to blame.
 	//
 	// The token of a sequence depends on its own tokens, parameters and position only, up to rounding.

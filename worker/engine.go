@@ -247,6 +247,9 @@ func (e *engine) step(b *batch.Batch) {
 			row.Stop, row.Err = e.read(r, row.Token)
 			row.Stop = row.Stop || r.told
 			r.generated = append(r.generated, row.Token)
+			if r.logprobs = row.Logprobs; row.Logprobs != nil && !r.req.IgnoreEOS && e.backend.EOG(row.Token) {
+				r.logprobs = nil // the end is no part of the text
+			}
 		}
 	}
 	var sample *schema.Step
@@ -280,10 +283,12 @@ func (e *engine) start(b *batch.Batch) {
 			continue
 		}
 		r := e.runs[x.ID]
-		e.rows[i].Err = e.backend.Start(x.Seq, &Start{
-			Request: r.req.ID, Attempt: r.attempt, Prompt: r.req.Prompt, Output: r.sofar(), MaxNew: r.maxNew - len(r.generated),
-			Sampling: r.req.Sampling, IgnoreEOS: r.req.IgnoreEOS,
-		})
+		if e.rows[i].Err = e.able(r); e.rows[i].Err == nil {
+			e.rows[i].Err = e.backend.Start(x.Seq, &Start{
+				Request: r.req.ID, Attempt: r.attempt, Prompt: r.req.Prompt, Output: r.sofar(), MaxNew: r.maxNew - len(r.generated),
+				Sampling: r.req.Sampling, IgnoreEOS: r.req.IgnoreEOS, Logprobs: r.req.Logprobs, Grammar: r.req.Grammar,
+			})
+		}
 		if r.started {
 			continue // it was preempted
 		}
@@ -293,6 +298,17 @@ func (e *engine) start(b *batch.Batch) {
 		p.notes = append(p.notes, note{typ: schema.PrefillStarted, time: wall(), queue: now - r.arrived, output: int32(len(r.resume))})
 		e.out.unlock()
 	}
+}
+
+// able returns ErrUnsupported if the engine cannot do what a request asks for.
+func (e *engine) able(r *run) error {
+	switch {
+	case r.req.Grammar != "" && !e.backend.Info().Grammars:
+		return fmt.Errorf("%w: write by a grammar", ErrUnsupported)
+	case r.req.Logprobs > 0 && !e.backend.Info().Logprobs:
+		return fmt.Errorf("%w: tell log-probabilities", ErrUnsupported)
+	}
+	return nil
 }
 
 // preempted tells of the sequences that lost their cells to this step.
@@ -355,6 +371,9 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 	if token && o.Index >= 0 {
 		b.ids = append(b.ids, o.Token)
 		b.text = append(b.text, r.delta...)
+		if r.logprobs != nil {
+			b.logprobs.Append(r.logprobs)
+		}
 		e.generated++
 	}
 	n := note{time: wall(), output: int32(sent + o.Index), cached: int32(min(o.Cached, len(r.req.Prompt)))}

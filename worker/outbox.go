@@ -122,6 +122,9 @@ func (p *publisher) send(r *run) {
 	b := &r.sending
 	if len(b.ids) > 0 || b.finish != nil || b.fault != nil {
 		c := schema.Chunk{Request: r.req.ID, Attempt: r.attempt, Index: b.index, IDs: b.ids, Text: string(b.text), Finish: b.finish, Error: b.fault}
+		if len(b.logprobs.Chosen) > 0 {
+			c.Logprobs = &b.logprobs
+		}
 		if err := p.wire.PublishChunk(r.req.Ingress, &c); err != nil {
 			p.log.Error("tokens not sent", "request_id", string(r.req.ID), "attempt", r.attempt, "error", err)
 		}

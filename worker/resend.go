@@ -26,7 +26,13 @@ type sentChunk struct {
 	chunk schema.Chunk
 }
 
-func (s *sentChunk) bytes() int { return 160 + 4*len(s.chunk.IDs) + len(s.chunk.Text) }
+func (s *sentChunk) bytes() int {
+	n := 160 + 4*len(s.chunk.IDs) + len(s.chunk.Text)
+	if l := s.chunk.Logprobs; l != nil {
+		n += 4*len(l.Chosen) + 8*len(l.Top)
+	}
+	return n
+}
 
 // unconfirmed keeps the chunks that a server which died would take along: tokens are sent without an acknowledgement.
 // After a reconnection they are sent again; an ingress passes over what it has. The publisher adds, the resender takes.
@@ -39,7 +45,7 @@ type unconfirmed struct {
 // keep adds a chunk; it copies what the publisher uses again.
 func (u *unconfirmed) keep(at time.Duration, to schema.IngressID, c *schema.Chunk) {
 	s := sentChunk{at: at, to: to, chunk: *c}
-	s.chunk.IDs = slices.Clone(c.IDs)
+	s.chunk.IDs, s.chunk.Logprobs = slices.Clone(c.IDs), c.Logprobs.Clone()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.sent = append(u.sent, s)

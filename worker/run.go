@@ -28,9 +28,10 @@ type run struct {
 
 	// Owned by the engine loop.
 	stream    text.Stream
-	delta     []byte  // text that the last token made certain
-	told      bool    // the engine itself said that the last token ends the answer
-	generated []int32 // by this attempt
+	delta     []byte           // text that the last token made certain
+	told      bool             // the engine itself said that the last token ends the answer
+	generated []int32          // by this attempt
+	logprobs  *schema.Logprobs // of the last token, the backend's memory; nil: none
 	started   bool
 
 	// Guarded by the outbox's mutex; the publisher owns sending until the next swap.
@@ -73,16 +74,18 @@ func (r *run) sofar() []int32 {
 
 // bundle is what the ingress and the log are to hear of a run.
 type bundle struct {
-	index  int32 // of ids[0] in the answer
-	ids    []int32
-	text   []byte
-	finish *schema.Finish
-	fault  *schema.Error
-	notes  []note
+	index    int32 // of ids[0] in the answer
+	ids      []int32
+	text     []byte
+	logprobs schema.Logprobs // of the first of ids, empty if they were not asked for
+	finish   *schema.Finish
+	fault    *schema.Error
+	notes    []note
 }
 
 func (b *bundle) reset() {
-	*b = bundle{ids: b.ids[:0], text: b.text[:0], notes: b.notes[:0]}
+	b.logprobs.Reset()
+	*b = bundle{ids: b.ids[:0], text: b.text[:0], logprobs: b.logprobs, notes: b.notes[:0]}
 }
 
 // note is an event in the making.

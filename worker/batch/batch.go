@@ -3,6 +3,7 @@ package batch
 import (
 	"time"
 
+	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/kv"
 )
 
@@ -91,6 +92,8 @@ type Row struct {
 	Stop  bool  // Token ends the sequence: end of text or a stop string
 	Wait  bool  // nothing has moved: the entry comes again in the next step
 	Err   error // fails this sequence alone
+	// Logprobs are those of Token, if they were asked for: the backend's memory, valid until the next step.
+	Logprobs *schema.Logprobs
 }
 
 // Kind is what an Outcome tells.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker"
 	"github.com/cadence-slo/cadence/worker/batch"
 	"github.com/cadence-slo/cadence/worker/llama"
@@ -27,7 +28,23 @@ type Backend struct {
 	fed      [][]int32        // what each sequence's cells hold, by sequence id, cached prefixes included
 	inStep   []bool           // by sequence id
 	samplers []sample.Sampler // by sequence id
+	wishes   []wish           // by sequence id
 	scratch  sample.Scratch
+}
+
+// wish is what a request wants beside tokens.
+type wish struct {
+	grammar  *llama.Grammar  // nil: any text will do
+	logprobs int32           // as in worker.Start
+	told     schema.Logprobs // of the last token
+}
+
+// close ends a wish; the zero one takes its place, but for memory.
+func (w *wish) close() {
+	if w.grammar != nil {
+		w.grammar.Close()
+	}
+	w.grammar, w.logprobs = nil, 0
 }
 
 var _ worker.Backend = (*Backend)(nil)
@@ -59,6 +76,7 @@ func Open(cfg Config, log *slog.Logger) (*Backend, error) {
 		fed:      make([][]int32, co.Sequences),
 		inStep:   make([]bool, co.Sequences),
 		samplers: make([]sample.Sampler, co.Sequences),
+		wishes:   make([]wish, co.Sequences),
 	}
 	if b.info, err = describe(&cfg, model.Facts(), co); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -69,7 +87,7 @@ func Open(cfg Config, log *slog.Logger) (*Backend, error) {
 func describe(cfg *Config, f llama.Facts, co llama.ContextOptions) (worker.Info, error) {
 	i := worker.Info{
 		Backend: "llamacpp", Model: cfg.Model, ContextTokens: cfg.Context, Vocab: f.Vocab,
-		Sequences: co.Sequences, KVCells: co.Cells, BatchTokens: co.BatchTokens, Sharing: true,
+		Sequences: co.Sequences, KVCells: co.Cells, BatchTokens: co.BatchTokens, Sharing: true, Logprobs: true, Grammars: true,
 	}
 	if i.Model == "" {
 		i.Model = f.Name
@@ -113,6 +131,20 @@ func (b *Backend) Info() worker.Info { return b.info }
 
 // Start implements worker.Backend.
 func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
+	w := &b.wishes[seq]
+	w.close()
+	w.logprobs = s.Logprobs
+	if s.Grammar != "" {
+		var err error
+		if w.grammar, err = llama.NewGrammar(b.model, s.Grammar); err != nil {
+			return err
+		}
+		for i, token := range s.Output {
+			if err := w.grammar.Accept(token); err != nil {
+				return fmt.Errorf("output token %d: %w", i, err)
+			}
+		}
+	}
 	return b.samplers[seq].Reset(s.Sampling, s.Prompt, s.Output)
 }
 
@@ -120,7 +152,8 @@ func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
 func (b *Backend) Apply(m batch.Move) error {
 	dst, n := int32(m.Dst), int32(m.Tokens)
 	switch m.Kind {
-	case batch.MoveTrim:
+	case batch.MoveTrim: // it does not run any more
+		b.wishes[dst].close()
 		b.fed[dst] = b.fed[dst][:min(m.Tokens, len(b.fed[dst]))]
 		return b.context.SeqRemove(dst, n, -1)
 	case batch.MoveRebase:
@@ -151,9 +184,7 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 	}
 	for i := range step.Entries {
 		if e := &step.Entries[i]; !e.Prefill { // a prefill's tokens were Start's
-			for _, token := range e.Tokens {
-				b.samplers[e.Seq].Accept(token)
-			}
+			rows[i].Err = b.accept(e)
 		}
 	}
 	if poisoned {
@@ -168,6 +199,19 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 	for i := range step.Entries {
 		if e := &step.Entries[i]; rows[i].Err == nil {
 			b.fed[e.Seq] = append(b.fed[e.Seq][:e.Pos], e.Tokens...)
+		}
+	}
+	return nil
+}
+
+// accept tells sampler and grammar what was chosen for a sequence.
+func (b *Backend) accept(e *batch.Entry) error {
+	for _, token := range e.Tokens {
+		b.samplers[e.Seq].Accept(token)
+		if g := b.wishes[e.Seq].grammar; g != nil {
+			if err := g.Accept(token); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -291,14 +335,25 @@ func (b *Backend) feed(seq batch.SeqID, pos int32, tokens []int32) error {
 
 // sample chooses the token that follows an entry, if one is wanted.
 func (b *Backend) sample(e *batch.Entry, last int, row *batch.Row) {
-	if !e.Sample {
+	if !e.Sample || row.Err != nil {
 		return
 	}
 	logits, err := b.context.Logits(last)
-	if err == nil {
-		row.Token, err = b.samplers[e.Seq].Sample(logits, e.Pos+int32(len(e.Tokens)), &b.scratch)
+	if err != nil {
+		row.Err = err
+		return
 	}
-	row.Err = err
+	w := &b.wishes[e.Seq]
+	var filter sample.Filter
+	if w.grammar != nil {
+		filter = w.grammar
+	}
+	row.Token, row.Err = b.samplers[e.Seq].SampleAllowed(logits, e.Pos+int32(len(e.Tokens)), &b.scratch, filter)
+	if row.Err == nil && w.logprobs > 0 {
+		w.told.Reset()
+		sample.AppendLogprobs(&w.told, logits, row.Token, int(w.logprobs-1), &b.scratch)
+		row.Logprobs = &w.told
+	}
 }
 
 // AppendPiece implements worker.Backend.
@@ -310,4 +365,9 @@ func (b *Backend) AppendPiece(dst []byte, token int32) ([]byte, error) {
 func (b *Backend) EOG(token int32) bool { return b.model.IsEOG(token) }
 
 // Close implements worker.Backend. The model is closed too.
-func (b *Backend) Close() error { return errors.Join(b.context.Close(), b.model.Close()) }
+func (b *Backend) Close() error {
+	for i := range b.wishes {
+		b.wishes[i].close()
+	}
+	return errors.Join(b.context.Close(), b.model.Close())
+}

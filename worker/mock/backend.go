@@ -19,8 +19,10 @@ type sequence struct {
 	request   schema.RequestID
 	started   bool
 	ignoreEOS bool
-	cells     []int   // len = tokens held
-	tokens    []int32 // in cells
+	logprobs  int32           // as in worker.Start
+	said      schema.Logprobs // of the last token
+	cells     []int           // len = tokens held
+	tokens    []int32         // in cells
 	// state is the hash of seed, attempt and tokens[:hashed].
 	state  uint64
 	hashed int
@@ -61,11 +63,12 @@ func (b *Backend) Info() worker.Info {
 	return worker.Info{
 		Backend: "mock", Model: c.Model,
 		Fingerprint:   fmt.Sprintf("mock-%v-%v-%g-%g-%v", c.StepBase, c.StepSequence, c.PrefillRate, c.EndHazard, c.AttemptIndependent),
-		ContextTokens: c.ContextTokens, Sequences: c.Sequences, KVCells: c.KVCells, BatchTokens: c.BatchTokens, Vocab: Vocab, Sharing: true,
+		ContextTokens: c.ContextTokens, Sequences: c.Sequences, KVCells: c.KVCells, BatchTokens: c.BatchTokens, Vocab: Vocab, Sharing: true, Logprobs: true,
 	}
 }
 
-// Start implements worker.Backend. It checks the sampling parameters, as an engine would, and uses their seed alone.
+// Start implements worker.Backend. It checks the sampling parameters, as an engine would, and uses their seed alone. Grammars are
+// none of its business: the worker refuses them.
 func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
 	if err := s.Sampling.Validate(); err != nil {
 		return err
@@ -75,7 +78,7 @@ func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
 		attempt = 0
 	}
 	q := &b.seqs[seq]
-	q.request, q.started, q.ignoreEOS = s.Request, true, s.IgnoreEOS
+	q.request, q.started, q.ignoreEOS, q.logprobs = s.Request, true, s.IgnoreEOS, s.Logprobs
 	q.state, q.hashed = seedState(s.Sampling.Seed, attempt), 0
 	return nil
 }
@@ -184,7 +187,16 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 				continue
 			}
 		}
-		rows[i].Token = next(s.state, b.cfg.EndHazard, s.ignoreEOS)
+		hazard := b.cfg.EndHazard
+		if s.ignoreEOS {
+			hazard = 0
+		}
+		rows[i].Token = next(s.state, hazard)
+		if s.logprobs > 0 {
+			s.said.Reset()
+			appendLogprobs(&s.said, rows[i].Token, int(s.logprobs-1), hazard)
+			rows[i].Logprobs = &s.said
+		}
 	}
 	return nil
 }
@@ -200,14 +212,17 @@ func Next(cfg Config, seed uint64, attempt uint32, ignoreEOS bool, tokens ...[]i
 			state = mix(state ^ uint64(t))
 		}
 	}
-	return next(state, cfg.EndHazard, ignoreEOS)
+	if ignoreEOS {
+		return next(state, 0)
+	}
+	return next(state, cfg.EndHazard)
 }
 
 func seedState(seed uint64, attempt uint32) uint64 { return mix(mix(seed) ^ uint64(attempt)) }
 
-func next(state uint64, hazard float64, ignoreEOS bool) int32 {
+func next(state uint64, hazard float64) int32 {
 	h := mix(^state)
-	if !ignoreEOS && float64(h>>11)/(1<<53) < hazard {
+	if float64(h>>11)/(1<<53) < hazard {
 		return TurnEnd
 	}
 	return firstWord + int32(mix(h)%uint64(words))

@@ -17,6 +17,8 @@ type Request struct {
 	Attempt        uint32
 	Sampling       schema.Sampling
 	IgnoreEOS      bool
+	Logprobs       int32 // as in worker.Start
+	Grammar        string
 	Scope          string // of the prefix cache
 	// Forced, if not nil, are the tokens that the sequence goes on with, whatever the backend says (teacher forcing).
 	Forced []int32
@@ -124,7 +126,7 @@ func (d *Driver) Step(t testing.TB) bool {
 			r := &d.reqs[e.ID]
 			output := append(append([]int32{}, r.Output...), d.taken[e.ID]...)
 			rows[i].Err = d.B.Start(e.Seq, &worker.Start{Attempt: r.Attempt, Prompt: r.Prompt, Output: output, MaxNew: r.MaxNew - len(d.taken[e.ID]),
-				Sampling: r.Sampling, IgnoreEOS: r.IgnoreEOS})
+				Sampling: r.Sampling, IgnoreEOS: r.IgnoreEOS, Logprobs: r.Logprobs, Grammar: r.Grammar})
 		}
 		if rows[i].Err == nil {
 			live = append(live, i)
