@@ -14,8 +14,9 @@ import (
 
 // The engines.
 const (
-	backendLlama = "llama"
-	backendMock  = "mock"
+	backendLlama  = "llama"
+	backendMock   = "mock"
+	backendOpenAI = "openai"
 )
 
 // ErrFlags is returned for flags that are missing or contradict each other; the message names them.
@@ -23,15 +24,24 @@ var ErrFlags = errors.New("services: unusable flags")
 
 // ModelFlags choose engine and model. Every process that tokenizes or generates needs the same ones.
 type ModelFlags struct {
-	Backend  string `help:"engine: llama (llama.cpp) or mock (a stated cost model, text from a hash)" enum:"llama,mock" default:"llama"`
-	Model    string `help:"model: a GGUF file, the name of a pulled one, or synth:tiny, synth:120m, synth:0.5b (random weights, made here)" default:"synth:tiny"`
-	ModelDir string `help:"directory of pulled and made models; empty: the user's cache" type:"path"`
-	Alias    string `help:"another name under which clients may ask for the model"`
+	Backend   string `help:"engine: llama (llama.cpp), openai (another server: see --upstream) or mock (a stated cost model, text from a hash)" enum:"llama,openai,mock" default:"llama"`
+	Model     string `help:"model: a GGUF file, the name of a pulled one, or synth:tiny, synth:120m, synth:0.5b (random weights, made here)" default:"synth:tiny"`
+	Tokenizer string `help:"with --backend openai: the model whose tokenizer and chat template are those of the other server's, named as in --model, or mock; empty: --model. Its weights are not loaded"`
+	ModelDir  string `help:"directory of pulled and made models; empty: the user's cache" type:"path"`
+	Alias     string `help:"another name under which clients may ask for the model"`
+}
+
+// file names the model whose file is needed.
+func (m *ModelFlags) file() string {
+	if m.Backend == backendOpenAI && m.Tokenizer != "" {
+		return m.Tokenizer
+	}
+	return m.Model
 }
 
 // find returns the path of the model's file; synthetic models are made if absent.
 func (m *ModelFlags) find(ctx context.Context, report func(done, total int64)) (string, error) {
-	return modelfile.Find(ctx, m.ModelDir, m.Model, report)
+	return modelfile.Find(ctx, m.ModelDir, m.file(), report)
 }
 
 // EngineFlags size the engine.
@@ -45,6 +55,7 @@ type EngineFlags struct {
 	GPULayers      int     `help:"layers offloaded to a GPU; needs a build with one" default:"0" name:"gpu-layers"`
 	BackendDir     string  `help:"folder of ggml back ends (libggml-*.so), for a GPU" type:"path"`
 	Mock           MockCmd `embed:"" prefix:"mock-"`
+	UpstreamFlags
 }
 
 // MockCmd sets the mock's cost model.

@@ -41,7 +41,7 @@ type WorkerCmd struct {
 
 // Help implements kong.HelpProvider.
 func (WorkerCmd) Help() string {
-	return "Examples:\n  cadence worker --nats-url nats://nats:4222 --model qwen2.5-0.5b-instruct-q4_k_m --kv-tokens 32768\n  cadence worker --nats-url nats://nats:4222 --backend mock --mock-step 5ms"
+	return "Examples:\n  cadence worker --nats-url nats://nats:4222 --model qwen2.5-0.5b-instruct-q4_k_m --kv-tokens 32768\n  cadence worker --nats-url nats://nats:4222 --backend openai --upstream http://vllm:8000 --tokenizer ./model.gguf\n  cadence worker --nats-url nats://nats:4222 --backend mock --mock-step 5ms"
 }
 
 // Run implements the command.
