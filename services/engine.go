@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadence-slo/cadence/ingress"
 	"github.com/cadence-slo/cadence/worker"
+	"github.com/cadence-slo/cadence/worker/grammar"
 	"github.com/cadence-slo/cadence/worker/llama"
 	"github.com/cadence-slo/cadence/worker/llamabackend"
 	"github.com/cadence-slo/cadence/worker/mock"
@@ -67,6 +68,7 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 	g.Log.Info("model loaded", "path", path, "parameters", f.Parameters, "vocab_only", vocabOnly, "took_ms", time.Since(begin).Milliseconds())
 	out.model = ingress.Model{
 		Name: servedName(path), Tokenizer: out.weights, ChatTemplate: f.ChatTemplate, BOS: f.BOSText, EOS: f.EOSText,
+		Speller: out.weights, Grammar: grammar.Compile,
 		ContextTokens: contextTokens(e, f.ContextTokens), VocabTokens: f.Vocab, Created: time.Now(),
 	}
 	if out.model.Control, err = controlNames(out.weights, f.Vocab, out.weights.IsControl); err != nil {
@@ -126,7 +128,7 @@ func (out *engine) openWeights(g *Globals, path string, e *EngineFlags) error {
 func openMock(m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
 	cfg := mockConfig(m, e)
 	out := &engine{model: ingress.Model{
-		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
+		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, Speller: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
 		ContextTokens: cfg.ContextTokens, VocabTokens: mock.Vocab, Created: time.Now(),
 	}}
 	out.model.Aliases = aliases(m, cfg.Model)
