@@ -68,8 +68,10 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 	g.Log.Info("model loaded", "path", path, "parameters", f.Parameters, "vocab_only", vocabOnly, "took_ms", time.Since(begin).Milliseconds())
 	out.model = ingress.Model{
 		Name: servedName(path), Tokenizer: out.weights, ChatTemplate: f.ChatTemplate, BOS: f.BOSText, EOS: f.EOSText,
-		Speller: out.weights, Grammar: grammar.Compile,
 		ContextTokens: contextTokens(e, f.ContextTokens), VocabTokens: f.Vocab, Created: time.Now(),
+	}
+	if m.Backend != backendOpenAI { // another server is not asked for either
+		out.model.Speller, out.model.Grammar = out.weights, grammar.Compile
 	}
 	if out.model.Control, err = controlNames(out.weights, f.Vocab, out.weights.IsControl); err != nil {
 		return nil, errors.Join(err, out.Close())
@@ -128,9 +130,12 @@ func (out *engine) openWeights(g *Globals, path string, e *EngineFlags) error {
 func openMock(m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
 	cfg := mockConfig(m, e)
 	out := &engine{model: ingress.Model{
-		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, Speller: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
+		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
 		ContextTokens: cfg.ContextTokens, VocabTokens: mock.Vocab, Created: time.Now(),
 	}}
+	if m.Backend == backendMock {
+		out.model.Speller = mock.Tokenizer{} // it keeps to no grammar
+	}
 	out.model.Aliases = aliases(m, cfg.Model)
 	var err error
 	out.model.Control, err = controlNames(mock.Tokenizer{}, mock.Vocab, func(id int32) bool { return mock.EndOfText <= id && id <= mock.TurnEnd })
