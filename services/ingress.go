@@ -45,7 +45,7 @@ type IngressCmd struct {
 
 // Help implements kong.HelpProvider.
 func (IngressCmd) Help() string {
-	return "Backend and model say which tokenizer and chat template to use: give those of the workers.\n\nExamples:\n  cadence ingress --nats-url nats://nats:4222 --listen :8080 --model qwen2.5-0.5b-instruct-q4_k_m\n  cadence ingress --nats-url nats://nats:4222 --api-keys gold:s3cret,batch:t0ken"
+	return "Backend and model say which tokenizer and chat template to use: give those of the workers. logprobs and response_format are served with --backend llama; mock has logprobs alone, openai neither.\n\nExamples:\n  cadence ingress --nats-url nats://nats:4222 --listen :8080 --model qwen2.5-0.5b-instruct-q4_k_m\n  cadence ingress --nats-url nats://nats:4222 --api-keys gold:s3cret,batch:t0ken"
 }
 
 // Run implements the command.

@@ -8,6 +8,10 @@
 // is also what keeps sequences apart when one computes NaN: it skips the cells of others, where a product with zero
 // weights would not.
 //
+// A sequence with a grammar is sampled as if the model had no other tokens than those that may come next. llama.cpp is
+// asked about the token that was drawn, and only if that may not come about the next candidates, and about the whole
+// vocabulary last: that takes tens of milliseconds with a large one.
+//
 // The worker's engine loop owns a Backend. Its Model may be used by anyone: an ingress in the same process tokenizes
 // with it.
 package llamabackend

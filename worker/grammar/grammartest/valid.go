@@ -52,14 +52,12 @@ func Valid(schema, text string) error {
 }
 
 var formats = map[string]func(string) bool{
-	"date": func(s string) bool { _, err := time.Parse(time.DateOnly, s); return err == nil },
-	"time": func(s string) bool { return rfc3339("2000-01-01T" + s) },
-	"date-time": func(s string) bool {
-		return rfc3339(s)
-	},
-	"uuid":  regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString,
-	"email": regexp.MustCompile(`^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$`).MatchString,
-	"ipv4":  func(s string) bool { a, err := netip.ParseAddr(s); return err == nil && a.Is4() },
+	"date":      func(s string) bool { _, err := time.Parse(time.DateOnly, s); return err == nil },
+	"time":      func(s string) bool { return rfc3339("2000-01-01T" + s) },
+	"date-time": rfc3339,
+	"uuid":      regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString,
+	"email":     regexp.MustCompile(`^[^@\s]+@[^@\s.]+(\.[^@\s.]+)+$`).MatchString,
+	"ipv4":      func(s string) bool { a, err := netip.ParseAddr(s); return err == nil && a.Is4() },
 }
 
 func rfc3339(s string) bool { _, err := time.Parse(time.RFC3339Nano, s); return err == nil }
