@@ -9,10 +9,11 @@ import (
 
 // BenchCmd groups the measurements.
 type BenchCmd struct {
-	Overhead   OverheadCmd   `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
-	PeerEngine PeerEngineCmd `cmd:"" help:"Compare the pipeline with llama-server on the same model."`
-	Rungs      RungsCmd      `cmd:"" help:"Compare the worker's modes, from one request at a time to continuous batching with a prefix cache."`
-	Soak       SoakCmd       `cmd:"" help:"Run a worker under a load that never lets it rest, and look for what it loses."`
+	Overhead      OverheadCmd      `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
+	PeerEngine    PeerEngineCmd    `cmd:"" help:"Compare the pipeline with llama-server on the same model."`
+	Rungs         RungsCmd         `cmd:"" help:"Compare the worker's modes, from one request at a time to continuous batching with a prefix cache."`
+	EngineProfile EngineProfileCmd `cmd:"" help:"Say what a step of the engine is spent on, with a CPU profile and a flame graph."`
+	Soak          SoakCmd          `cmd:"" help:"Run a worker under a load that never lets it rest, and look for what it loses."`
 }
 
 // Help implements kong.HelpProvider.

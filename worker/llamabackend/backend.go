@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker"
@@ -30,7 +31,17 @@ type Backend struct {
 	samplers []sample.Sampler // by sequence id
 	wishes   []wish           // by sequence id
 	scratch  sample.Scratch
+	times    Times
 }
+
+// Times sums what Step has spent since the beginning. What is left of it is bookkeeping.
+type Times struct {
+	Decode time.Duration // llama_decode, and waiting for its logits
+	Sample time.Duration // choosing tokens, with what grammars and log-probabilities take
+}
+
+// Times returns them. It belongs to the goroutine that owns the Backend.
+func (b *Backend) Times() Times { return b.times }
 
 // wish is what a request wants beside tokens.
 type wish struct {
@@ -174,7 +185,7 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 	if err := b.decode(step.Entries); err != nil {
 		return err
 	}
-	poisoned := false
+	poisoned, begin := false, time.Now()
 	for i := range step.Entries {
 		ok, err := b.finite(i)
 		if err != nil {
@@ -182,6 +193,8 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 		}
 		poisoned = poisoned || !ok
 	}
+	computed := time.Now()
+	b.times.Decode += computed.Sub(begin)
 	for i := range step.Entries {
 		if e := &step.Entries[i]; !e.Prefill { // a prefill's tokens were Start's
 			rows[i].Err = b.accept(e)
@@ -195,6 +208,7 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 		for i := range step.Entries {
 			b.sample(&step.Entries[i], b.last[i], &rows[i])
 		}
+		b.times.Sample += time.Since(computed)
 	}
 	for i := range step.Entries {
 		if e := &step.Entries[i]; rows[i].Err == nil {
@@ -231,6 +245,7 @@ func (b *Backend) decode(entries []batch.Entry) error {
 			b.last[i] = row
 		}
 	}
+	defer func(begin time.Time) { b.times.Decode += time.Since(begin) }(time.Now())
 	return b.context.Decode(b.batch)
 }
 
