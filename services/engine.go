@@ -46,7 +46,11 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 	case m.Backend == backendOpenAI && !vocabOnly:
 		return openUpstream(ctx, g, m, e)
 	case m.Backend == backendOpenAI && m.Tokenizer == backendMock:
-		return openMock(m, e, true)
+		out, err := openMock(m, e, true)
+		if err == nil {
+			out.model.Speller = nil // as below
+		}
+		return out, err
 	}
 	report, finish := progress(g.Err, "making "+m.file())
 	path, err := m.find(ctx, report)

@@ -285,7 +285,7 @@ func deploy(t testing.TB, workers []string, engine ...string) *deployment {
 	// The ingress needs the engine's model, not its speed.
 	front := []string{"ingress", "--nats-url", d.natsURL, "--listen", listen}
 	for i := 0; i+1 < len(engine); i++ {
-		if engine[i] == "--backend" || engine[i] == "--model" {
+		if engine[i] == "--backend" || engine[i] == "--model" || engine[i] == "--tokenizer" {
 			front = append(front, engine[i], engine[i+1])
 		}
 	}

@@ -202,8 +202,8 @@ func TestBodies(t *testing.T) {
 			`{"model":"m","prompt":[65,66,67],"stream":true,"stream_options":{"include_usage":true},"max_tokens":9,"temperature":0,"top_p":1,"top_k":0,"min_p":0,"presence_penalty":0,"frequency_penalty":0,"repetition_penalty":1,"seed":0,"return_token_ids":true}`,
 			`{"model":"m","prompt":[65,66,67,68],"stream":true,"stream_options":{"include_usage":true},"max_tokens":9,"temperature":0.5,"top_p":0.75,"top_k":7,"min_p":0.25,"presence_penalty":1,"frequency_penalty":-1,"repetition_penalty":1.5,"seed":` + seeded + `,"ignore_eos":true,"return_token_ids":true}`},
 		DialectLlama: {
-			`{"prompt":[65,66,67],"stream":true,"n_predict":9,"temperature":0,"top_p":1,"top_k":0,"min_p":0,"presence_penalty":0,"frequency_penalty":0,"repeat_penalty":1,"repeat_last_n":-1,"seed":0,"return_tokens":true}`,
-			`{"prompt":[65,66,67,68],"stream":true,"n_predict":9,"temperature":0.5,"top_p":0.75,"top_k":7,"min_p":0.25,"presence_penalty":1,"frequency_penalty":-1,"repeat_penalty":1.5,"repeat_last_n":-1,"seed":` + seeded + `,"ignore_eos":true,"return_tokens":true}`},
+			`{"prompt":[65,66,67],"stream":true,"n_predict":9,"temperature":0,"top_p":1,"top_k":0,"min_p":0,"presence_penalty":0,"frequency_penalty":0,"repeat_penalty":1,"repeat_last_n":12,"seed":0,"return_tokens":true}`,
+			`{"prompt":[65,66,67,68],"stream":true,"n_predict":9,"temperature":0.5,"top_p":0.75,"top_k":7,"min_p":0.25,"presence_penalty":1,"frequency_penalty":-1,"repeat_penalty":1.5,"repeat_last_n":13,"seed":` + seeded + `,"ignore_eos":true,"return_tokens":true}`},
 	} {
 		c := Config{Dialect: dialect, UpstreamModel: "m", Tokenizer: mock.Tokenizer{}}
 		for i, s := range []*worker.Start{ask(9), s} {

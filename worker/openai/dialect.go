@@ -70,7 +70,7 @@ func (c *Config) body(s *worker.Start) ([]byte, error) {
 	switch c.Dialect {
 	case DialectLlama:
 		q.NPredict, q.ReturnTokens, q.TopK, q.MinP, q.RepeatFactor = s.MaxNew, true, &p.TopK, &p.MinP, &repeat
-		all := -1
+		all := len(tokens) + s.MaxNew
 		q.RepeatLast = &all
 	case DialectVLLM:
 		q.MaxTokens, q.ReturnTokenIDs, q.TopK, q.MinP, q.RepetitionFactor = s.MaxNew, true, &p.TopK, &p.MinP, &repeat
