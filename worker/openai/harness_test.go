@@ -15,7 +15,10 @@ import (
 	"github.com/cadence-slo/cadence/worker"
 	"github.com/cadence-slo/cadence/worker/batch"
 	"github.com/cadence-slo/cadence/worker/mock"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // upstream is a scripted server. What it serves at a path can be changed at any time; other paths are 404.
 type upstream struct {
