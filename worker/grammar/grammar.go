@@ -18,6 +18,7 @@ const (
 	MaxRepeat       = 1000  // of minItems, maxItems, minLength and maxLength
 	MaxParts        = 10000 // rules, and the repetitions in them
 	MaxAlternatives = 256   // of an enum, an anyOf, the properties of an object
+	MaxReferences   = 256   // schemas that $ref points to
 	MaxStates       = 64    // that a grammar may be in at once, because alternatives begin alike: see width
 )
 
@@ -30,7 +31,7 @@ func Compile(text []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c := &compiler{root: root, names: map[*node]string{}, shared: map[string]bool{}, first: map[string][]alias{}}
+	c := &compiler{root: root, names: map[*node]string{}, points: map[*node]*node{}, shared: map[string]bool{}, first: map[string][]alias{}}
 	body, err := c.schema(root)
 	if err != nil {
 		return "", err
@@ -100,6 +101,7 @@ type compiler struct {
 	root   *node
 	rules  []rule
 	names  map[*node]string // rules of what $ref points to
+	points map[*node]*node  // what each $ref points to
 	shared map[string]bool  // primitives in use
 	parts  int
 	// first lists, for each rule of names, the rules of names that it may begin with.
@@ -227,6 +229,9 @@ func (c *compiler) ref(_, v *node) (string, error) {
 	}
 	name, known := c.names[target]
 	if !known {
+		if len(c.names) == MaxReferences {
+			return "", fail(v.path, "the schema refers to more than %d others", MaxReferences)
+		}
 		name = fmt.Sprintf("ref-%d", len(c.names))
 		c.names[target] = name
 	}
@@ -249,6 +254,9 @@ func (c *compiler) ref(_, v *node) (string, error) {
 
 // resolve finds what a $ref points to.
 func (c *compiler) resolve(v *node) (*node, error) {
+	if n := c.points[v]; n != nil {
+		return n, nil
+	}
 	rest, ok := strings.CutPrefix(v.text, "#")
 	if !ok || rest != "" && rest[0] != '/' {
 		return nil, fail(v.path, "'%s' is not supported: only references into the same schema, #/…, are", clip(v.text))
@@ -272,6 +280,7 @@ func (c *compiler) resolve(v *node) (*node, error) {
 		}
 		n = next
 	}
+	c.points[v] = n
 	return n, nil
 }
 

@@ -155,7 +155,12 @@ func TestBoundsOfNumbers(t *testing.T) {
 
 func TestErrorsNamePaths(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`"a",`, 300), ",")
+	var defs []string
+	for i := range grammar.MaxReferences + 1 {
+		defs = append(defs, fmt.Sprintf(`"d%d":{"$ref":"#/$defs/d%d"}`, i, i+1))
+	}
 	for _, c := range []struct{ schema, path, reason string }{
+		{`{"$defs":{` + strings.Join(defs, ",") + `,"d257":{}},"$ref":"#/$defs/d0"}`, "#/$defs/d255/$ref", "more than 256"},
 		{``, "#", "not JSON"},
 		{`{"type":"object"} x`, "#", "follows"},
 		{`{"type":"object"`, "#", "not JSON"},

@@ -9,7 +9,7 @@ import "slices"
 
 // narrow refuses a schema that is wider than MaxStates.
 func (c *compiler) narrow() error {
-	w := &widths{c: c, refs: map[*node]int{}}
+	w := &widths{c: c, refs: map[*node]int{}, flat: map[*node][]*node{}}
 	for target := range c.names {
 		w.refs[target] = 1
 	}
@@ -34,9 +34,10 @@ func (c *compiler) narrow() error {
 
 type widths struct {
 	c     *compiler
-	refs  map[*node]int // of what schemas lead to by $ref or alternatives, as far as is known
-	grown bool          // one of them, since it was last set
-	at    string        // path of alternatives that begin alike
+	refs  map[*node]int     // of what schemas lead to by $ref or alternatives, as far as is known
+	grown bool              // one of them, since it was last set
+	at    string            // path of alternatives that begin alike
+	flat  map[*node][]*node // leaves of alternatives
 }
 
 // known returns the width of an alternative as far as is known: it may lead back to where it stands.
@@ -92,8 +93,11 @@ func parts(n *node) []*node {
 }
 
 func (w *widths) alternatives(v *node) int {
-	var leaves []*node
-	w.leaves(v.items, &leaves, map[*node]bool{})
+	leaves, known := w.flat[v]
+	if !known {
+		w.leaves(v.items, &leaves, map[*node]bool{})
+		w.flat[v] = leaves
+	}
 	if len(leaves) > MaxAlternatives {
 		w.at = v.path
 		return MaxStates + 1

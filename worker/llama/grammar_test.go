@@ -214,14 +214,14 @@ func TestGrammarBounds(t *testing.T) {
 	for i := range grammar.MaxStates {
 		objects = append(objects, fmt.Sprintf(`{"type":"object","properties":{"a":{"type":"string","maxLength":%d}},"required":["a"]}`, i+1))
 	}
-	for i := range 900 {
+	for i := range grammar.MaxReferences - 1 {
 		defs = append(defs, fmt.Sprintf(`"d%d":{"$ref":"#/$defs/d%d"}`, i, i+1))
 	}
 	for name, c := range map[string]struct{ schema, text string }{
 		"properties": {`{"type":"object","properties":{` + strings.Join(properties, ",") + `}}`, `{"p0":"","p1`},
 		"enum":       {`{"enum":[` + strings.Join(values, ",") + `]}`, `"same beginn`},
 		"objects":    {`{"anyOf":[` + strings.Join(objects, ",") + `]}`, `{"a":"x`},
-		"references": {`{"$defs":{` + strings.Join(defs, ",") + `,"d900":{"type":"boolean"}},"type":"array","items":{"$ref":"#/$defs/d0"}}`, `[true,`},
+		"references": {`{"$defs":{` + strings.Join(defs, ",") + `,"d255":{"type":"boolean"}},"type":"array","items":{"$ref":"#/$defs/d0"}}`, `[true,`},
 		"string":     {`{"type":"string","maxLength":1000}`, `"` + strings.Repeat("x", 500)},
 	} {
 		gbnf, err := grammar.Compile([]byte(c.schema))
