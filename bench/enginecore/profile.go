@@ -29,11 +29,11 @@ type loaded struct {
 
 // load opens the engine.
 func load(ctx context.Context, o *Options) (*loaded, error) {
-	context := o.SystemTokens + 2*o.TailTokens + o.OutputTokens
+	longest := o.SystemTokens + 2*o.TailTokens + o.OutputTokens
 	sequences := min(256, 2*o.Batch+32) // half of them hold cached prefixes
 	if o.On == "mock" {
 		cfg := mock.FreeConfig()
-		cfg.KVCells, cfg.Sequences, cfg.ContextTokens = o.KVTokens, sequences, context
+		cfg.KVCells, cfg.Sequences, cfg.ContextTokens = o.KVTokens, sequences, longest
 		b, err := mock.New(cfg)
 		if err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func load(ctx context.Context, o *Options) (*loaded, error) {
 		return nil, err
 	}
 	cfg := llamabackend.DefaultConfig()
-	cfg.Path, cfg.Model, cfg.Cells, cfg.Sequences, cfg.Context, cfg.Threads = path, "profiled", o.KVTokens, sequences, context, o.Threads
+	cfg.Path, cfg.Model, cfg.Cells, cfg.Sequences, cfg.Context, cfg.Threads = path, "profiled", o.KVTokens, sequences, longest, o.Threads
 	b, err := llamabackend.Open(cfg, o.Log)
 	if err != nil {
 		return nil, err

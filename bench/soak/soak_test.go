@@ -101,7 +101,11 @@ func TestWrongAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.Close()
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	l := &load{engine: e, ended: make(chan struct{}, 1), live: map[schema.RequestID]*request{}, gone: map[schema.RequestID]uint32{}}
 	add := func() *request {
 		r := &request{attempt: 1, cancelAt: -1, replaceAt: -1}
