@@ -21,10 +21,11 @@ type side struct {
 	ops    string // host:port of counters of its prefix cache; empty: only usage tells
 }
 
-// newSide returns a side that sends to a server.
+// newSide returns a side that sends to a server. Every request has a connection of its own: llama-server closes one after a
+// stream although it says that it keeps it, and a request that meets that moment is lost.
 func newSide(name, url, model, extra string, timeout time.Duration) (*side, error) {
 	cfg := load.DefaultClientConfig()
-	cfg.URL, cfg.Timeout = url, timeout
+	cfg.URL, cfg.Timeout, cfg.MaxIdle = url, timeout, 0
 	client, err := load.NewClient(cfg)
 	if err != nil {
 		return nil, err

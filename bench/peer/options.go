@@ -73,8 +73,7 @@ func DefaultOptions() Options {
 
 // quick shrinks the run to what shows that it works.
 func (o *Options) quick() {
-	o.Concurrency = []int{1, slices.Max(o.Concurrency)}
-	o.Concurrency = slices.Compact(o.Concurrency)
+	o.Concurrency = slices.Compact([]int{1, min(4, slices.Max(o.Concurrency))})
 	o.Blocks, o.Requests = min(o.Blocks, 2), 4
 	o.OutputTokens, o.PromptTokens = min(o.OutputTokens, 16), min(o.PromptTokens, 128)
 	o.OpenLength = min(o.OpenLength, 5*time.Second)

@@ -53,7 +53,7 @@ func TestOptionsNameTheKey(t *testing.T) {
 func TestQuickIsStillValid(t *testing.T) {
 	o := DefaultOptions()
 	o.quick()
-	if err := o.Validate(); err != nil || !slices.Equal(o.Concurrency, []int{1, 16}) {
+	if err := o.Validate(); err != nil || !slices.Equal(o.Concurrency, []int{1, 4}) {
 		t.Fatal(o.Concurrency, err)
 	}
 	r := DefaultRungsOptions()
