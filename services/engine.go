@@ -121,7 +121,6 @@ func (out *engine) openVocab(g *Globals, path string) error {
 func (out *engine) openWeights(g *Globals, path string, e *EngineFlags) error {
 	c := llamabackend.DefaultConfig()
 	c.Path, c.Model, c.BackendDir, c.GPULayers = path, servedName(path), e.BackendDir, e.GPULayers
-	c.FlashAttention = e.FlashAttention
 	c.Context, c.Cells, c.Sequences, c.BatchTokens, c.Threads = e.ContextTokens, e.KVTokens, e.Sequences, e.EngineBatch, e.Threads
 	b, err := llamabackend.Open(c, g.Log)
 	if err != nil {

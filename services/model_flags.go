@@ -46,15 +46,14 @@ func (m *ModelFlags) find(ctx context.Context, report func(done, total int64)) (
 
 // EngineFlags size the engine.
 type EngineFlags struct {
-	ContextTokens  int     `help:"longest prompt + output of a request; 0: what the model was trained for, within kv-tokens" default:"0"`
-	KVTokens       int     `help:"tokens that all requests hold together in the KV cache" default:"16384" name:"kv-tokens"`
-	Sequences      int     `help:"sequence ids of the engine: an upper bound of requests that run at once (at most 256)" default:"32"`
-	EngineBatch    int     `help:"most tokens that the engine takes in one step" default:"512"`
-	Threads        int     `help:"threads of llama.cpp; more than one can collapse on shared cores" default:"1"`
-	FlashAttention bool    `help:"fused attention where model and device can: for a GPU; on a CPU texts may then depend on what else runs"`
-	GPULayers      int     `help:"layers offloaded to a GPU; needs a build with one" default:"0" name:"gpu-layers"`
-	BackendDir     string  `help:"folder of ggml back ends (libggml-*.so), for a GPU" type:"path"`
-	Mock           MockCmd `embed:"" prefix:"mock-"`
+	ContextTokens int     `help:"longest prompt + output of a request; 0: what the model was trained for, within kv-tokens" default:"0"`
+	KVTokens      int     `help:"tokens that all requests hold together in the KV cache" default:"16384" name:"kv-tokens"`
+	Sequences     int     `help:"sequence ids of the engine: those that no running request needs hold cached prefixes (at most 256)" default:"64"`
+	EngineBatch   int     `help:"most tokens that the engine takes in one step" default:"512"`
+	Threads       int     `help:"threads of llama.cpp; more than one can collapse on shared cores" default:"1"`
+	GPULayers     int     `help:"layers offloaded to a GPU; needs a build with one" default:"0" name:"gpu-layers"`
+	BackendDir    string  `help:"folder of ggml back ends (libggml-*.so), for a GPU" type:"path"`
+	Mock          MockCmd `embed:"" prefix:"mock-"`
 	UpstreamFlags
 }
 

@@ -53,7 +53,7 @@ func NewContext(m *Model, options ContextOptions) (*Context, error) {
 		sequences:          C.uint32_t(options.Sequences),
 		threads:            C.int32_t(options.Threads),
 		batch_threads:      C.int32_t(options.BatchThreads),
-		flash_attention:    C.bool(options.FlashAttention),
+		half_values:        C.bool(options.HalfValues),
 	}, (*C.int32_t)(flag), text.c())
 	if context == nil {
 		C.free(unsafe.Pointer(flag))
@@ -247,14 +247,9 @@ func (c *Context) SeqPosMax(s SeqID) (Pos, error) {
 }
 
 // Clear empties the cache. It does nothing after Close.
-func (c *Context) Clear() { c.clear(false) }
-
-// Zero is Clear, and also overwrites what the cells held: masked attention multiplies it by zero, which a NaN survives.
-func (c *Context) Zero() { c.clear(true) }
-
-func (c *Context) clear(data bool) {
+func (c *Context) Clear() {
 	if c.context != nil {
-		C.llama_memory_clear(c.memory, C.bool(data))
+		C.llama_memory_clear(c.memory, false)
 	}
 }
 

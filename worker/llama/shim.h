@@ -48,7 +48,7 @@ typedef struct cadence_context_options {
     uint32_t sequences;
     int32_t  threads;
     int32_t  batch_threads;
-    bool     flash_attention;
+    bool     half_values;
 } cadence_context_options;
 
 // NULL on error. While *abort_flag is not 0, decoding stops; the flag must outlive the context.

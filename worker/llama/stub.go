@@ -82,9 +82,6 @@ func (*Context) SeqPosMax(SeqID) (Pos, error) { return -1, ErrNotBuilt }
 // Clear does nothing.
 func (*Context) Clear() {}
 
-// Zero does nothing.
-func (*Context) Zero() {}
-
 // Close does nothing.
 func (*Context) Close() error { return nil }
 

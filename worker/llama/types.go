@@ -84,9 +84,10 @@ type ContextOptions struct {
 	Sequences        int // sequence ids; at most MaxSequences
 	Threads          int // for batches of one token
 	BatchThreads     int // for larger batches
-	// FlashAttention fuses attention where the model and the device can. It saves memory; on a CPU its rounding depends
-	// on which cells a sequence has, so that a text may depend on what else is running.
-	FlashAttention bool
+	// HalfValues keeps the cache's values in half precision instead of bfloat16. llama.cpp's attention on a CPU adds
+	// half-precision values up in half precision, in the order of the cells, so that a text depends on what else runs;
+	// bfloat16 values it adds up in single precision. A GPU adds up in single precision, and may not know bfloat16.
+	HalfValues bool
 }
 
 // DefaultContextOptions suits a small model: 8,192 cells, 64 sequences, one thread. More threads than idle cores make decoding

@@ -26,8 +26,6 @@ type Backend struct {
 
 	batch    *llama.Batch
 	last     []int            // row of each entry's last token
-	fed      [][]int32        // what each sequence's cells hold, by sequence id, cached prefixes included
-	inStep   []bool           // by sequence id
 	samplers []sample.Sampler // by sequence id
 	wishes   []wish           // by sequence id
 	scratch  sample.Scratch
@@ -84,8 +82,6 @@ func Open(cfg Config, log *slog.Logger) (*Backend, error) {
 		model: model, context: context, log: log,
 		batch:    llama.NewBatch(co.BatchTokens),
 		last:     make([]int, co.Sequences),
-		fed:      make([][]int32, co.Sequences),
-		inStep:   make([]bool, co.Sequences),
 		samplers: make([]sample.Sampler, co.Sequences),
 		wishes:   make([]wish, co.Sequences),
 	}
@@ -165,19 +161,12 @@ func (b *Backend) Apply(m batch.Move) error {
 	switch m.Kind {
 	case batch.MoveTrim: // it does not run any more
 		b.wishes[dst].close()
-		b.fed[dst] = b.fed[dst][:min(m.Tokens, len(b.fed[dst]))]
 		return b.context.SeqRemove(dst, n, -1)
 	case batch.MoveRebase:
-		if err := b.context.SeqRebase(int32(m.Src), dst, n); err != nil {
-			return err
-		}
-	case batch.MoveCopy:
-		if err := b.context.SeqCopy(int32(m.Src), dst, 0, n); err != nil {
-			return err
-		}
-		b.fed[dst] = append(b.fed[dst][:0], b.fed[m.Src][:m.Tokens]...)
+		return b.context.SeqRebase(int32(m.Src), dst, n)
+	default:
+		return b.context.SeqCopy(int32(m.Src), dst, 0, n)
 	}
-	return nil
 }
 
 // Step implements worker.Backend.
@@ -185,36 +174,27 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 	if err := b.decode(step.Entries); err != nil {
 		return err
 	}
-	poisoned, begin := false, time.Now()
+	begin := time.Now()
 	for i := range step.Entries {
 		ok, err := b.finite(i)
 		if err != nil {
 			return err
 		}
-		poisoned = poisoned || !ok
+		if !ok {
+			b.log.Warn("sequence came to NaN", "sequence", int(step.Entries[i].Seq))
+			rows[i].Err = sample.ErrLogits
+		}
 	}
 	computed := time.Now()
 	b.times.Decode += computed.Sub(begin)
 	for i := range step.Entries {
-		if e := &step.Entries[i]; !e.Prefill { // a prefill's tokens were Start's
-			rows[i].Err = b.accept(e)
+		e, row := &step.Entries[i], &rows[i]
+		if row.Err == nil && !e.Prefill { // a prefill's tokens were Start's
+			row.Err = b.accept(e)
 		}
+		b.sample(e, b.last[i], row)
 	}
-	if poisoned {
-		if err := b.isolate(step, rows); err != nil {
-			return err
-		}
-	} else {
-		for i := range step.Entries {
-			b.sample(&step.Entries[i], b.last[i], &rows[i])
-		}
-		b.times.Sample += time.Since(computed)
-	}
-	for i := range step.Entries {
-		if e := &step.Entries[i]; rows[i].Err == nil {
-			b.fed[e.Seq] = append(b.fed[e.Seq][:e.Pos], e.Tokens...)
-		}
-	}
+	b.times.Sample += time.Since(computed)
 	return nil
 }
 
@@ -250,102 +230,10 @@ func (b *Backend) decode(entries []batch.Entry) error {
 }
 
 // finite reports whether entry i of the last decode came to numbers. A hidden state with a NaN in it makes every logit
-// one, so that the first tells.
+// one, so that the first tells. Attention skips the cells of others, so that it stays with its sequence.
 func (b *Backend) finite(i int) (bool, error) {
 	logits, err := b.context.Logits(b.last[i])
 	return err == nil && logits[0] == logits[0], err
-}
-
-// isolate finds who is to blame for a NaN and lets the others go on. All sequences share one cache, and attention
-// multiplies what it masks by zero, which a NaN survives, also in a cell that nobody uses any more: the cache is
-// emptied, zeroed and computed again from what was fed, one sequence after the other; who still comes to NaN fails, and
-// it begins again without it.
-func (b *Backend) isolate(step *batch.Batch, rows []batch.Row) error {
-	for bad := 0; bad >= 0; {
-		b.context.Zero()
-		var err error
-		if bad, err = b.rebuild(step, rows); err != nil {
-			return fmt.Errorf("%w: computing the cache again: %w", worker.ErrBackend, err)
-		}
-		if bad >= 0 {
-			seq := step.Entries[bad].Seq
-			b.log.Warn("sequence came to NaN", "sequence", int(seq))
-			rows[bad].Err = sample.ErrLogits // what it held before this step came to numbers, and others may hold it, too
-		}
-	}
-	return nil
-}
-
-// rebuild fills the empty cache and answers the step's entries, those without an error. It returns the first that came
-// to NaN, or -1.
-func (b *Backend) rebuild(step *batch.Batch, rows []batch.Row) (bad int, err error) {
-	clear(b.inStep)
-	for i := range step.Entries {
-		b.inStep[step.Entries[i].Seq] = true
-	}
-	done := make([]batch.SeqID, 0, len(b.fed))
-	for seq := range b.fed {
-		if !b.inStep[seq] && len(b.fed[seq]) > 0 {
-			if err := b.restore(batch.SeqID(seq), b.fed[seq], done); err != nil {
-				return 0, err
-			}
-			done = append(done, batch.SeqID(seq))
-		}
-	}
-	for i := range step.Entries {
-		e := &step.Entries[i]
-		if err := b.restore(e.Seq, b.fed[e.Seq][:e.Pos], done); err != nil {
-			return 0, err
-		}
-		done = append(done, e.Seq)
-		if rows[i].Err != nil {
-			continue
-		}
-		if err := b.feed(e.Seq, e.Pos, e.Tokens); err != nil {
-			return 0, err
-		}
-		ok, err := b.finite(0)
-		if err != nil {
-			return 0, err
-		}
-		if !ok {
-			return i, nil
-		}
-		b.sample(e, b.last[0], &rows[i])
-	}
-	return -1, nil
-}
-
-// restore gives an empty sequence its tokens again: what it has in common with one of done from there, so that no more
-// cells are used than before, the rest computed.
-func (b *Backend) restore(seq batch.SeqID, tokens []int32, done []batch.SeqID) error {
-	src, most := batch.SeqID(-1), 0
-	for _, other := range done {
-		n := 0
-		for fed := b.fed[other]; n < len(tokens) && n < len(fed) && tokens[n] == fed[n]; n++ {
-		}
-		if n > most {
-			src, most = other, n
-		}
-	}
-	if most > 0 {
-		if err := b.context.SeqCopy(int32(src), int32(seq), 0, int32(most)); err != nil {
-			return err
-		}
-	}
-	return b.feed(seq, int32(most), tokens[most:])
-}
-
-// feed computes tokens of one sequence, in as many batches as it takes.
-func (b *Backend) feed(seq batch.SeqID, pos int32, tokens []int32) error {
-	for len(tokens) > 0 {
-		n := min(len(tokens), b.batch.Cap())
-		if err := b.decode([]batch.Entry{{Seq: seq, Pos: pos, Tokens: tokens[:n]}}); err != nil {
-			return err
-		}
-		tokens, pos = tokens[n:], pos+int32(n)
-	}
-	return nil
 }
 
 // sample chooses the token that follows an entry, if one is wanted.

@@ -20,14 +20,12 @@ type Config struct {
 	Cells       int    // KV cells, one for each token of all sequences together
 	Sequences   int    // sequence ids: requests that the engine can hold at once, in [1, 256]
 	BatchTokens int    // most tokens computed in one step
-	// FlashAttention fuses attention where the model and the device can; on a CPU, texts may then depend on what else runs.
-	FlashAttention bool
-	Threads        int // of a step; more than there are idle cores makes it slower by orders of magnitude
+	Threads     int    // of a step; more than there are idle cores makes it slower by orders of magnitude
 }
 
-// DefaultConfig suits a small model, which is still to be named: 8,192 cells, 32 sequences, one thread.
+// DefaultConfig suits a small model, which is still to be named: 8,192 cells, 64 sequences, one thread.
 func DefaultConfig() Config {
-	return Config{Cells: 8192, Sequences: 32, BatchTokens: 512, Threads: 1}
+	return Config{Cells: 8192, Sequences: 64, BatchTokens: 512, Threads: 1}
 }
 
 // Validate returns ErrConfig, naming the first key that is outside its range.
@@ -53,6 +51,6 @@ func (c *Config) options() (llama.ModelOptions, llama.ContextOptions) {
 	m.GPULayers = c.GPULayers
 	return m, llama.ContextOptions{
 		Cells: c.Cells, Sequences: c.Sequences, BatchTokens: c.BatchTokens, MicroBatchTokens: c.BatchTokens,
-		Threads: c.Threads, BatchThreads: c.Threads, FlashAttention: c.FlashAttention,
+		Threads: c.Threads, BatchThreads: c.Threads, HalfValues: c.GPULayers > 0,
 	}
 }

@@ -63,6 +63,7 @@ func TestGrammarsHold(t *testing.T) {
 	b := open(t, func(c *Config) { c.Cells = 1 << 14 })
 	free := workertest.Request{Prompt: tokens(t, b, "Once"), MaxNew: 40, IgnoreEOS: true}
 	alone := workertest.Generate(t, b, []workertest.Request{free})[0]
+	free.Forced = alone
 	var reqs []workertest.Request
 	var schemas []string // of reqs
 	for i, s := range constrained {

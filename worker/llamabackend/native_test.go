@@ -73,16 +73,31 @@ func open(t testing.TB, set func(*Config)) *Backend {
 func TestConformance(t *testing.T) {
 	var b *Backend
 	workertest.Run(t, workertest.Suite{
-		New: func(t testing.TB) worker.Backend { b = open(t, nil); return b },
-		Lead: func(_ worker.Backend, row int, chosen, other int32) float32 {
-			logits, err := b.context.Logits(b.last[row])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return logits[chosen] - logits[other]
-		},
+		New:  func(t testing.TB) worker.Backend { b = open(t, nil); return b },
+		Lead: func(_ worker.Backend, row int, chosen, other int32) float32 { return lead(t, b, row, chosen, other) },
 		// Batches of other sizes add up in another order; the logits here have a deviation of 3.
 		Tie: 0.3, TieRatio: 0.02,
+	})
+}
+
+func lead(t *testing.T, b *Backend, row int, chosen, other int32) float32 {
+	t.Helper()
+	logits, err := b.context.Logits(b.last[row])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logits[chosen] - logits[other]
+}
+
+func TestMetamorphic(t *testing.T) {
+	var b *Backend
+	workertest.Metamorphic(t, workertest.Suite{
+		New: func(t testing.TB) worker.Backend {
+			b = open(t, func(c *Config) { c.Cells, c.Context, c.BatchTokens = 12_288, 1024, 1024 })
+			return b
+		},
+		Lead: func(_ worker.Backend, row int, chosen, other int32) float32 { return lead(t, b, row, chosen, other) },
+		Tie:  0.3, TieRatio: 0.01,
 	})
 }
 

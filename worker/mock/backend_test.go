@@ -22,6 +22,14 @@ func TestConformance(t *testing.T) {
 	}})
 }
 
+func TestMetamorphic(t *testing.T) {
+	workertest.Metamorphic(t, workertest.Suite{New: func(t testing.TB) worker.Backend {
+		cfg := mock.FreeConfig()
+		cfg.KVCells, cfg.Sequences, cfg.ContextTokens, cfg.BatchTokens = 12_288, 32, 1024, 1024
+		return open(t, cfg)
+	}})
+}
+
 func open(t testing.TB, cfg mock.Config) *mock.Backend {
 	t.Helper()
 	b, err := mock.New(cfg)

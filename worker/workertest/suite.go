@@ -191,7 +191,7 @@ func (s Suite) cancel(t *testing.T) {
 	}
 	for n := 0; d.Step(t); n++ {
 		if n%3 == 2 {
-			d.Cancel(t, rng.IntN(6 * perRound))
+			d.Cancel(t, rng.IntN(6*perRound))
 		}
 		if d.Done() > 4*perRound {
 			for i := range 6 * perRound {
