@@ -115,7 +115,7 @@ bench: ## run every Go benchmark once (BENCHTIME=10x COUNT=10 for figures)
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 	@for pkg in $$(go list ./...); do \
 	  for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(FUZZTIME),20s) $$pkg; done; done
+	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(or $(FUZZTIME),20s) -fuzzminimizetime 10x $$pkg; done; done
 
 .PHONY: fuzz-kv
 fuzz-kv: ## run KV pages and prefix tree in lockstep with naive ones, SEQUENCES (default 5000) times, then fuzz both for FUZZTIME
