@@ -271,16 +271,18 @@ func (p *Planner) Err() error { return p.fault }
 func (p *Planner) vacate(i int, failed bool) {
 	s := &p.slots[i]
 	p.runs[s.seq] = false
-	keep, owner := 0, false
+	keep := 0
 	if p.cache != nil {
-		if keep, owner = p.cache.Owned(s.seq); owner && failed && s.pinned {
+		if _, owner := p.cache.Owned(s.seq); owner && failed && s.pinned {
 			s.pinned = false
-			if e, ok, err := p.cache.Remove(s.pin); err == nil && ok {
+			e, ok, err := p.cache.Remove(s.pin)
+			p.broken(err)
+			if ok {
 				p.broken(p.pages.Drop(e.Pages))
 			}
-			keep, _ = p.cache.Owned(s.seq)
 		}
 		p.unpin(s)
+		keep, _ = p.cache.Owned(s.seq)
 	}
 	p.pass(s.seq, keep)
 	p.pages.Release(&s.table)

@@ -60,7 +60,6 @@ type Planner struct {
 	ids      []SeqID // that neither a running sequence nor the cache holds
 	runs     []bool  // len = Sequences: the id is of a running sequence
 	promised int
-	filling  bool // Static: the batch that runs is being put together
 	moves    []Move
 	batch    Batch // the one in flight, or the last
 	planned  time.Duration

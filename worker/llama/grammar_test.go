@@ -43,12 +43,12 @@ func TestGrammarSteps(t *testing.T) {
 		end     bool
 	}{{"a", "bcd", false}, {"bc", "ad", false}, {"d", "abc", true}, {"", "abcd", true}} {
 		for _, c := range step.yes {
-			if !allows(t, g, Token(c)) {
+			if !allows(t, g, c) {
 				t.Errorf("%c may not come before %q", c, step.yes)
 			}
 		}
 		for _, c := range step.no {
-			if allows(t, g, Token(c)) {
+			if allows(t, g, c) {
 				t.Errorf("%c may come instead of %q", c, step.yes)
 			}
 			if err := g.Accept(Token(c)); !errors.Is(err, ErrNotAllowed) {

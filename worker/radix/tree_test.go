@@ -37,7 +37,7 @@ func (f *fixture) check() {
 func path(letters string) []int32 {
 	var out []int32
 	for _, l := range letters {
-		out = append(out, int32(l), int32(l), int32(l), int32(l))
+		out = append(out, l, l, l, l)
 	}
 	return out
 }

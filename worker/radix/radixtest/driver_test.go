@@ -282,7 +282,7 @@ func (d *driver) release(s *sequence) {
 	for k := range s.refs[0] {
 		d.must("unpin", func(w world, i int) error { return w.cache.Unpin(s.refs[i][k]) })
 	}
-	both(d, "release", func(w world, i int) error { w.kv.Release(&s.tables[i]); return nil })
+	_ = both(d, "release", func(w world, i int) error { w.kv.Release(&s.tables[i]); return nil })
 }
 
 // grow adds some generated tokens; without room, the sequence is preempted.
@@ -451,11 +451,11 @@ func (d *driver) misuse() {
 	if s := d.pick(); s != nil && d.next(2) == 0 {
 		switch d.next(5) {
 		case 0:
-			d.try("share with a full table", func(w world, i int) error { return w.kv.Share(&s.tables[i], pages, len(tokens)) })
+			_ = d.try("share with a full table", func(w world, i int) error { return w.kv.Share(&s.tables[i], pages, len(tokens)) })
 		case 1:
-			d.try("fill too much", func(w world, i int) error { return w.kv.Fill(&s.tables[i], len(s.tokens)+1+100*d.size) })
+			_ = d.try("fill too much", func(w world, i int) error { return w.kv.Fill(&s.tables[i], len(s.tokens)+1+100*d.size) })
 		case 2:
-			d.try("fill too little", func(w world, i int) error { return w.kv.Fill(&s.tables[i], len(s.tokens)-1) })
+			_ = d.try("fill too little", func(w world, i int) error { return w.kv.Fill(&s.tables[i], len(s.tokens)-1) })
 		case 3:
 			d.try("reserve too much", func(w world, i int) error { return w.kv.Reserve(&s.tables[i], 100*d.size) })
 		default:
