@@ -24,7 +24,7 @@ type Config struct {
 	BatchTokens  int           `help:"most tokens fed in one step; 0: as many as the engine takes" default:"0"`
 	ChunkTokens  int           `help:"most tokens of one prefill fed in one step" default:"256"`
 	ITLTarget    time.Duration `help:"if not 0, prefill beside running requests is cut so that a step is predicted to take no longer" default:"0s" name:"itl-target"`
-	PrefillOrder string        `help:"who gets a step's tokens first: decode-first or prefill-first" enum:"decode-first,prefill-first" default:"decode-first"`
+	PrefillOrder string        `help:"who gets a step's tokens first: decode-first, or prefill-first, under which running requests wait for long prompts" enum:"decode-first,prefill-first" default:"decode-first"`
 
 	KV            string  `help:"paged (pages as a request grows) or contiguous (one run for all of it; no prefix cache)" enum:"paged,contiguous" default:"paged" name:"kv"`
 	KVOvercommit  float64 `help:"KV pages promised to running requests for each there is; above 1 some are preempted and computed again when their outputs are long" default:"1" name:"kv-overcommit"`

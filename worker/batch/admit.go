@@ -47,7 +47,7 @@ func (p *Planner) start(w *waiter) bool {
 	s := &p.slots[i]
 	tokens := slices.Grow(s.tokens[:0], len(w.Prompt)-w.generated+w.MaxNew) // no growth while it runs
 	*s = slot{Sequence: w.Sequence, tokens: append(tokens, w.Prompt...), table: s.table, promised: promise,
-		generated: w.generated, preempts: w.preempts, cached: w.cached,
+		prefill: len(w.Prompt), generated: w.generated, preempts: w.preempts, cached: w.cached, begun: w.begun,
 		addedAt: w.addedAt, startedAt: w.startedAt, firstAt: w.firstAt, lastAt: w.lastAt}
 	s.Prompt = nil
 	// If the very prefix that it found is in its way, and nobody runs who will make room, it does without.

@@ -24,7 +24,8 @@ const (
 	FIFO Mode = "fifo"
 )
 
-// Order says who gets a step's token budget first.
+// Order says who gets a step's token budget first. The other gets what is left, which may be nothing: with PrefillFirst, a
+// steady stream of prompts longer than the budget holds up those that decode.
 type Order string
 
 // The orders; the empty one is DecodeFirst.

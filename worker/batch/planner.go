@@ -29,6 +29,7 @@ type slot struct {
 	seq       SeqID
 	tokens    []int32 // prompt and generated
 	fed       int     // of tokens, in the KV cache
+	prefill   int     // of tokens, known when it was admitted: the prompt, and what was generated before a preemption
 	generated int
 	promised  int // pages of the peak
 	preempts  int
@@ -38,13 +39,14 @@ type slot struct {
 	pinned    bool
 	running   bool
 	started   bool // was in a batch since it was admitted
+	begun     bool // was in a batch ever: startedAt is set
 	cancelled bool // while in flight; Commit ends it
 
 	addedAt, startedAt, firstAt, lastAt time.Duration
 }
 
-// prefilling reports whether tokens are left to feed that were not sampled last.
-func (s *slot) prefilling() bool { return s.fed < len(s.tokens)-1 || s.generated == 0 }
+// prefilling reports whether tokens are left to feed that were known when it was admitted.
+func (s *slot) prefilling() bool { return s.fed < s.prefill }
 
 // Planner is the state machine. It is owned by one goroutine; the zero value is not usable, see New.
 type Planner struct {
@@ -203,13 +205,12 @@ func (p *Planner) Plan(now time.Duration) *Batch {
 			context += s.fed + 1
 		}
 	}
-	chunks := p.chunks(decodes, context)
 	if p.cfg.Order == PrefillFirst {
-		fed := p.enterPrefills(min(chunks, p.cfg.BatchTokens), now)
-		p.enterDecodes(p.cfg.BatchTokens-fed, now)
+		fed := p.enterPrefills(p.cfg.BatchTokens, decodes, context, now)
+		p.enterDecodes(p.cfg.BatchTokens-fed, decodes, now)
 	} else {
-		p.enterDecodes(p.cfg.BatchTokens, now) // BatchTokens ≥ MaxBatch holds all of them
-		p.enterPrefills(min(chunks, p.cfg.BatchTokens-decodes), now)
+		p.enterDecodes(p.cfg.BatchTokens, decodes, now) // BatchTokens ≥ MaxBatch holds all of them
+		p.enterPrefills(p.cfg.BatchTokens-decodes, decodes, context, now)
 	}
 	if len(b.Entries) == 0 {
 		return nil
@@ -219,17 +220,14 @@ func (p *Planner) Plan(now time.Duration) *Batch {
 	return b
 }
 
-// chunks is how many tokens of prefill the step may feed beside so many decodes.
-func (p *Planner) chunks(decodes, context int) int {
-	if p.cfg.ITLTarget == 0 || decodes == 0 {
-		return p.cfg.BatchTokens
+// enterDecodes begins with another sequence in each step if there is not budget for all, so that all have their turns.
+func (p *Planner) enterDecodes(budget, decodes int, now time.Duration) {
+	first := 0
+	if decodes > budget {
+		first = int(p.batch.Step % uint64(len(p.order)))
 	}
-	n := p.model.Prefill(p.cfg.ITLTarget, decodes, context)
-	return max(n, p.cfg.PageTokens) // some progress, always
-}
-
-func (p *Planner) enterDecodes(budget int, now time.Duration) {
-	for _, i := range p.order {
+	for k := range p.order {
+		i := p.order[(first+k)%len(p.order)]
 		if s := &p.slots[i]; !s.prefilling() && budget > 0 {
 			p.enter(i, 1, now)
 			budget--
@@ -237,15 +235,32 @@ func (p *Planner) enterDecodes(budget int, now time.Duration) {
 	}
 }
 
-// enterPrefills returns how many tokens it entered.
-func (p *Planner) enterPrefills(budget int, now time.Duration) int {
+// enterPrefills returns how many tokens it entered. Beside sequences that decode, they are as many as keep to the
+// target, but some in any case.
+func (p *Planner) enterPrefills(budget, decodes, context int, now time.Duration) int {
 	left := budget
+	slack, bounded := p.cfg.ITLTarget, p.cfg.ITLTarget > 0 && decodes > 0
+	if bounded {
+		slack -= p.model.Predict(decodes, 0, context)
+	}
 	for _, i := range p.order {
-		if s := &p.slots[i]; s.prefilling() && left > 0 {
-			n := min(len(s.tokens)-s.fed, p.cfg.ChunkTokens, left)
-			p.enter(i, n, now)
-			left -= n
+		s := &p.slots[i]
+		if !s.prefilling() || left == 0 {
+			continue
 		}
+		n := min(s.prefill-s.fed, p.cfg.ChunkTokens, left)
+		if bounded {
+			fits := p.model.Chunk(slack, s.fed)
+			if left == budget {
+				fits = max(fits, p.cfg.PageTokens)
+			}
+			if n = min(n, fits); n == 0 {
+				continue
+			}
+			slack -= p.model.ChunkCost(n, s.fed)
+		}
+		p.enter(i, n, now)
+		left -= n
 	}
 	return budget - left
 }
@@ -255,13 +270,11 @@ func (p *Planner) enter(i, n int, now time.Duration) {
 	s, b := &p.slots[i], &p.batch
 	e := Entry{
 		ID: s.ID, Seq: s.seq, Pos: int32(s.fed), Tokens: s.tokens[s.fed : s.fed+n : s.fed+n],
-		Sample: s.fed+n == len(s.tokens), Start: !s.started, Prefill: s.prefilling() || !s.started, slot: i,
+		Sample: s.fed+n == len(s.tokens), Start: !s.started, Prefill: s.prefilling(), slot: i,
 	}
-	if !s.started {
-		s.started = true
-		if s.preempts == 0 {
-			s.startedAt = now
-		}
+	s.started = true
+	if !s.begun {
+		s.begun, s.startedAt = true, now
 	}
 	if e.Prefill {
 		b.PrefillTokens += n
@@ -383,6 +396,3 @@ func (p *Planner) Totals() Totals {
 	p.totals.PageCopies = uint64(p.pages.Stats().Copies)
 	return p.totals
 }
-
-// Model returns the step-time model that the Planner has learned.
-func (p *Planner) Model() *StepModel { return &p.model }

@@ -36,6 +36,8 @@ type engine struct {
 	scopes  map[int]string
 	owner   map[batch.SeqID]batch.ID
 	text    map[batch.ID][]int32 // prompt and generated
+	known   map[batch.ID]int     // tokens of text when it was last started
+	begun   map[batch.ID]bool
 	scope   map[batch.ID]string
 	out     map[batch.ID][]batch.Outcome
 	fail    map[batch.ID]bool
@@ -53,7 +55,7 @@ func newEngine(t tb, cfg batch.Config) *engine {
 		t.Fatal(err)
 	}
 	return &engine{t: t, p: p, seqs: map[batch.SeqID]*sequence{}, refs: map[int]int{}, scopes: map[int]string{},
-		owner: map[batch.SeqID]batch.ID{}, text: map[batch.ID][]int32{}, scope: map[batch.ID]string{},
+		owner: map[batch.SeqID]batch.ID{}, text: map[batch.ID][]int32{}, known: map[batch.ID]int{}, begun: map[batch.ID]bool{}, scope: map[batch.ID]string{},
 		out: map[batch.ID][]batch.Outcome{}, fail: map[batch.ID]bool{}, wait: map[batch.ID]int{}, stop: map[batch.ID]int{}}
 }
 
@@ -148,6 +150,11 @@ func (e *engine) check() {
 func (e *engine) apply(outs []batch.Outcome) {
 	e.t.Helper()
 	for _, o := range outs {
+		if o.Started < o.Added || o.First != 0 && o.First < o.Started || o.Last < o.First {
+			if o.Seq >= 0 && e.begun[o.ID] {
+				e.t.Fatalf("sequence %d has impossible times: %+v", o.ID, o)
+			}
+		}
 		e.out[o.ID] = append(e.out[o.ID], o)
 		if o.Kind.Ended() && o.Seq >= 0 {
 			delete(e.owner, o.Seq)
@@ -191,7 +198,7 @@ func (e *engine) plan() *batch.Batch {
 			if at, ok := e.owner[x.Seq]; ok {
 				e.t.Fatalf("sequence id %d given to %d while %d holds it", x.Seq, x.ID, at)
 			}
-			e.owner[x.Seq] = x.ID
+			e.owner[x.Seq], e.known[x.ID], e.begun[x.ID] = x.ID, len(e.text[x.ID]), true
 		} else if e.owner[x.Seq] != x.ID {
 			e.t.Fatalf("sequence id %d belongs to %d, used by %d", x.Seq, e.owner[x.Seq], x.ID)
 		}
@@ -235,6 +242,9 @@ func (e *engine) feed(x *batch.Entry) {
 		if e.scopes[cell] != e.scope[x.ID] {
 			e.t.Fatalf("sequence %d of scope %q reads a cell of %q", x.ID, e.scope[x.ID], e.scopes[cell])
 		}
+	}
+	if known := e.known[x.ID]; x.Prefill != (int(x.Pos) < known) || x.Prefill && int(x.Pos)+len(x.Tokens) > known {
+		e.t.Fatalf("sequence %d feeds %d tokens at %d, knew %d when it started: prefill is %v", x.ID, len(x.Tokens), x.Pos, known, x.Prefill)
 	}
 	if x.Sample != (len(s.tokens) == len(text)) {
 		e.t.Fatalf("sequence %d has %d of %d tokens fed, sample %v", x.ID, len(s.tokens), len(text), x.Sample)

@@ -59,7 +59,7 @@ func (p *Planner) preempt(i int) {
 	s := &p.slots[i]
 	p.batch.Preempted = append(p.batch.Preempted, Preemption{ID: s.ID, Generated: s.generated, Fed: s.fed})
 	p.totals.Preemptions++
-	w := waiter{Sequence: s.Sequence, generated: s.generated, preempts: s.preempts + 1, cached: s.cached, lost: s.fed,
+	w := waiter{Sequence: s.Sequence, generated: s.generated, preempts: s.preempts + 1, cached: s.cached, lost: s.fed, begun: s.begun,
 		addedAt: s.addedAt, startedAt: s.startedAt, firstAt: s.firstAt, lastAt: s.lastAt}
 	w.Prompt = append([]int32(nil), s.tokens...)
 	p.publish(s)

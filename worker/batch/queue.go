@@ -6,8 +6,9 @@ import "time"
 type waiter struct {
 	Sequence            // Prompt is all that is to be prefilled, generated tokens included
 	generated, preempts int
-	cached              int // of the first admission; -1 before it
-	lost                int // tokens that it had computed when it was preempted
+	cached              int  // of the first admission; -1 before it
+	lost                int  // tokens that it had computed when it was preempted
+	begun               bool // startedAt is set
 
 	addedAt, startedAt, firstAt, lastAt time.Duration
 }

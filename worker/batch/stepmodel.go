@@ -84,14 +84,28 @@ func (m *StepModel) Predict(decodes, prefill, context int) time.Duration {
 	return max(0, time.Duration(sum*float64(time.Second)))
 }
 
-// Prefill returns the most tokens of prefill with which a step of so many decodes and tokens of context is expected to
-// stay within the target, or a large number while the model cannot tell.
-func (m *StepModel) Prefill(target time.Duration, decodes, context int) int {
+// Chunk returns the most tokens of a sequence that holds so many that are expected to be prefilled within slack, or a large
+// number while the model cannot tell.
+func (m *StepModel) Chunk(slack time.Duration, held int) int {
 	const unknown = 1 << 30
-	perToken := m.coefficients[2] * scale[2]
-	if m.steps < warmSteps || perToken <= 0 {
+	perToken, perContext := m.slopes()
+	if m.steps < warmSteps || perToken+perContext <= 0 {
 		return unknown
 	}
-	slack := target.Seconds() - m.Predict(decodes, 0, context).Seconds()
-	return int(max(0, min(slack/perToken, unknown)))
+	left := slack.Seconds() - perContext*float64(held)
+	return int(max(0, min(left/(perToken+perContext), unknown)))
+}
+
+// ChunkCost returns how much longer a step takes with n tokens of prefill of a sequence that holds so many.
+func (m *StepModel) ChunkCost(n, held int) time.Duration {
+	if m.steps < warmSteps {
+		return 0
+	}
+	perToken, perContext := m.slopes()
+	return time.Duration((perToken*float64(n) + perContext*float64(held+n)) * float64(time.Second))
+}
+
+// slopes are the seconds for each token of prefill and of context.
+func (m *StepModel) slopes() (perToken, perContext float64) {
+	return max(0, m.coefficients[2]*scale[2]), max(0, m.coefficients[3]*scale[3])
 }
