@@ -14,12 +14,13 @@ import (
 const (
 	MaxSchemaBytes  = 64 << 10
 	MaxGrammarBytes = schema.MaxGrammar
-	MaxDepth        = 64    // of arrays and objects in the schema
-	MaxRepeat       = 1000  // of minItems, maxItems, minLength and maxLength
-	MaxParts        = 10000 // rules, and the repetitions in them
-	MaxAlternatives = 256   // of an enum, an anyOf, the properties of an object
-	MaxReferences   = 256   // schemas that $ref points to
-	MaxStates       = 64    // that a grammar may be in at once, because alternatives begin alike: see width
+	MaxNodes        = 16 << 10 // JSON values in the schema: in memory each is some hundred bytes
+	MaxDepth        = 64       // of arrays and objects in the schema
+	MaxRepeat       = 1000     // of minItems, maxItems, minLength and maxLength
+	MaxParts        = 10000    // rules, and the repetitions in them
+	MaxAlternatives = 256      // of an enum, an anyOf, the properties of an object
+	MaxReferences   = 256      // schemas that $ref points to
+	MaxStates       = 64       // that a grammar may be in at once, because alternatives begin alike: see width
 )
 
 // Any is the schema of a JSON object about which nothing else is said.
@@ -101,6 +102,7 @@ type compiler struct {
 	root   *node
 	rules  []rule
 	names  map[*node]string // rules of what $ref points to
+	named  []*node          // the same nodes, in the order of their names
 	points map[*node]*node  // what each $ref points to
 	shared map[string]bool  // primitives in use
 	parts  int
@@ -110,7 +112,10 @@ type compiler struct {
 }
 
 // alias is a reference that consumes nothing before it.
-type alias struct{ name, path string }
+type alias struct {
+	name string
+	at   *node // the $ref
+}
 
 // use marks a primitive and what it needs, and returns its name.
 func (c *compiler) use(name string) string {
@@ -131,7 +136,7 @@ func (c *compiler) use(name string) string {
 // spend counts parts of the grammar.
 func (c *compiler) spend(n *node, parts int) error {
 	if c.parts += parts; c.parts > MaxParts {
-		return fail(n.path, "the schema is too large: more than %d rules and repetitions", MaxParts)
+		return n.fail("the schema is too large: more than %d rules and repetitions", MaxParts)
 	}
 	return nil
 }
@@ -170,10 +175,10 @@ func (c *compiler) schema(n *node) (string, error) {
 	case yes:
 		return c.use("value"), nil
 	case no:
-		return "", fail(n.path, "nothing satisfies false")
+		return "", n.fail("nothing satisfies false")
 	case object:
 	default:
-		return "", fail(n.path, "a schema is an object, and this is %v", n.kind)
+		return "", n.fail("a schema is an object, and this is %v", n.kind)
 	}
 	for _, k := range []struct {
 		key  string
@@ -212,7 +217,7 @@ func (c *compiler) only(n *node, keys ...string) error {
 			if len(keys) > 0 && keys[0] != "" {
 				beside = " beside '" + keys[0] + "'"
 			}
-			return fail(m.value.path, "'%s' is not supported%s", clip(m.key), beside)
+			return m.value.fail("'%s' is not supported%s", clip(m.key), beside)
 		}
 	}
 	return nil
@@ -221,7 +226,7 @@ func (c *compiler) only(n *node, keys ...string) error {
 // ref returns a reference to the rule of what $ref points to, which is written when it comes for the first time.
 func (c *compiler) ref(_, v *node) (string, error) {
 	if v.kind != str {
-		return "", fail(v.path, "expected a string, got %v", v.kind)
+		return "", v.fail("expected a string, got %v", v.kind)
 	}
 	target, err := c.resolve(v)
 	if err != nil {
@@ -230,19 +235,19 @@ func (c *compiler) ref(_, v *node) (string, error) {
 	name, known := c.names[target]
 	if !known {
 		if len(c.names) == MaxReferences {
-			return "", fail(v.path, "the schema refers to more than %d others", MaxReferences)
+			return "", v.fail("the schema refers to more than %d others", MaxReferences)
 		}
 		name = fmt.Sprintf("ref-%d", len(c.names))
-		c.names[target] = name
+		c.names[target], c.named = name, append(c.named, target)
 	}
 	if c.current != nil {
-		c.first[c.current.name] = append(c.first[c.current.name], alias{name, v.path})
+		c.first[c.current.name] = append(c.first[c.current.name], alias{name, v})
 	}
 	if known {
 		return name, nil
 	}
 	before := c.current
-	c.current = &alias{name, v.path}
+	c.current = &alias{name, v}
 	body, err := c.schema(target)
 	c.current = before
 	if err != nil {
@@ -259,7 +264,7 @@ func (c *compiler) resolve(v *node) (*node, error) {
 	}
 	rest, ok := strings.CutPrefix(v.text, "#")
 	if !ok || rest != "" && rest[0] != '/' {
-		return nil, fail(v.path, "'%s' is not supported: only references into the same schema, #/…, are", clip(v.text))
+		return nil, v.fail("'%s' is not supported: only references into the same schema, #/…, are", clip(v.text))
 	}
 	n := c.root
 	for rest != "" {
@@ -276,7 +281,7 @@ func (c *compiler) resolve(v *node) (*node, error) {
 			next = n.get(key)
 		}
 		if next == nil {
-			return nil, fail(v.path, "'%s' points to nothing", clip(v.text))
+			return nil, v.fail("'%s' points to nothing", clip(v.text))
 		}
 		n = next
 	}
@@ -296,7 +301,7 @@ func (c *compiler) finite() error {
 		state[name] = busy
 		for _, a := range c.first[name] {
 			if state[a.name] == busy {
-				return fail(a.path, "the reference leads back to itself")
+				return a.at.fail("the reference leads back to itself")
 			}
 			if state[a.name] != done {
 				if err := visit(a.name); err != nil {
@@ -321,14 +326,14 @@ func (c *compiler) constant(n, v *node) (string, error) {
 	if ok, err := c.matches(n, v); err != nil {
 		return "", err
 	} else if !ok {
-		return "", fail(v.path, "it is not of the type that the schema wants")
+		return "", v.fail("it is not of the type that the schema wants")
 	}
 	return quote(string(v.appendJSON(nil))), nil
 }
 
 func (c *compiler) enum(n, v *node) (string, error) {
 	if v.kind != array {
-		return "", fail(v.path, "expected an array, got %v", v.kind)
+		return "", v.fail("expected an array, got %v", v.kind)
 	}
 	var all []string
 	seen := map[string]bool{}
@@ -345,10 +350,10 @@ func (c *compiler) enum(n, v *node) (string, error) {
 		all = append(all, quote(text))
 	}
 	if len(all) == 0 {
-		return "", fail(v.path, "no value of it can be")
+		return "", v.fail("no value of it can be")
 	}
 	if len(all) > MaxAlternatives {
-		return "", fail(v.path, "it has more than %d values", MaxAlternatives)
+		return "", v.fail("it has more than %d values", MaxAlternatives)
 	}
 	return strings.Join(all, " | "), c.spend(v, len(all))
 }
@@ -375,10 +380,10 @@ func (c *compiler) matches(n, v *node) (bool, error) {
 
 func (c *compiler) anyOf(_, v *node) (string, error) {
 	if v.kind != array || len(v.items) == 0 {
-		return "", fail(v.path, "expected an array of schemas")
+		return "", v.fail("expected an array of schemas")
 	}
 	if len(v.items) > MaxAlternatives {
-		return "", fail(v.path, "it has more than %d schemas", MaxAlternatives)
+		return "", v.fail("it has more than %d schemas", MaxAlternatives)
 	}
 	return c.alternatives(v.items)
 }
@@ -398,7 +403,7 @@ func (c *compiler) alternatives(schemas []*node) (string, error) {
 // allOf of one schema is how some tools write a reference with a description beside it.
 func (c *compiler) allOf(_, v *node) (string, error) {
 	if v.kind != array || len(v.items) != 1 {
-		return "", fail(v.path, "only an array of one schema is supported")
+		return "", v.fail("only an array of one schema is supported")
 	}
 	return c.schema(v.items[0])
 }

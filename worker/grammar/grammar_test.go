@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -204,12 +205,39 @@ func TestErrorsNamePaths(t *testing.T) {
 		{strings.Repeat(`{"items":`, 70) + `{}` + strings.Repeat(`}`, 70), "#" + strings.Repeat("/items", 33)[:195], "deeper"},
 		{`{"enum":[` + strings.Repeat(`"`+strings.Repeat("x", 300)+`",`, 300) + `1]}`, "#", "bytes"},
 		{`{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000}}}}}}}}}}`, "/items", "too large"},
+		{`{"default":[0` + strings.Repeat(`,0`, grammar.MaxNodes) + `]}`, "#/default/16382", "16384 values"},
 		{`{"anyOf":[` + strings.ReplaceAll(many, `"a"`, `{}`) + `]}`, "#/anyOf", "more than"},
 	} {
 		_, err := grammar.Compile([]byte(c.schema))
 		var e *grammar.Error
 		if !errors.As(err, &e) || !strings.Contains(e.Path, c.path) || !strings.Contains(e.Reason, c.reason) {
 			t.Errorf("%.120s: %v, want %s: …%s…", c.schema, err, c.path, c.reason)
+		}
+	}
+}
+
+// A schema cannot make compiling it take many times its own size: that happens before anyone has decided to serve it.
+func TestMemory(t *testing.T) {
+	fill := func(before, each, after string) string {
+		n := (grammar.MaxSchemaBytes - len(before) - len(after)) / len(each)
+		return before + strings.TrimSuffix(strings.Repeat(each, n), ",") + after
+	}
+	key := strings.Repeat("k", 32_000)
+	for name, schema := range map[string]string{
+		"values below a long key": `{"default":{"` + key + `":[0` + strings.Repeat(`,0`, 16_000) + `]}}`,
+		"values below long keys":  `{"default":{"` + key[:16_000] + `":{"` + key[:16_000] + `":[0` + strings.Repeat(`,0`, 16_000) + `]}}}`,
+		"escapes in a long key":   `{"default":{"` + strings.Repeat("~/", 16_000) + `":[0` + strings.Repeat(`,0`, 16_000) + `]}}`,
+		"objects":                 fill(`{"default":[`, `{},`, `]}`),
+		"one-letter strings":      fill(`{"enum":[`, `"a",`, `]}`),
+		"references to the whole": fill(`{"anyOf":[{"type":"null"},{"items":{"anyOf":[`, `{"$ref":"#"},`, `]}}]}`),
+	} {
+		const most = 16 << 20
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := grammar.Compile([]byte(schema))
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > most {
+			t.Errorf("%s: %d bytes of schema take %d, allowed are %d (%.200v)", name, len(schema), used, most, err)
 		}
 	}
 }
@@ -239,6 +267,31 @@ func TestWidth(t *testing.T) {
 		var e *grammar.Error
 		if c.ok && err != nil || !c.ok && (!errors.As(err, &e) || !strings.Contains(e.Reason, "alike") || !strings.Contains(e.Path, "anyOf")) {
 			t.Errorf("%s: %v", c.schema, err)
+		}
+	}
+}
+
+// Of several faults it is always the same one that is reported: the widest alternatives, the first of equals.
+func TestWidthNamesOnePlace(t *testing.T) {
+	const open = `{"type":"array","items":{"$ref":"#/$defs/%s"}}`
+	var defs, refs []string
+	for i := range 12 {
+		loop := fmt.Sprintf(open, fmt.Sprint("d", i))
+		alternatives := loop + "," + loop
+		if i == 7 {
+			alternatives += "," + loop // grows faster
+		}
+		defs = append(defs, fmt.Sprintf(`"d%d":{"anyOf":[%s]}`, i, alternatives))
+		refs = append(refs, fmt.Sprintf(`"p%d":{"$ref":"#/$defs/d%d"}`, i, i))
+	}
+	for widest, n := range map[string]int{"#/$defs/d0/anyOf": 7, "#/$defs/d7/anyOf": 12} {
+		schema := []byte(`{"$defs":{` + strings.Join(defs, ",") + `},"properties":{` + strings.Join(refs[:n], ",") + `}}`)
+		for range 20 {
+			_, err := grammar.Compile(schema)
+			var e *grammar.Error
+			if !errors.As(err, &e) || e.Path != widest {
+				t.Fatalf("%v, want %s", err, widest)
+			}
 		}
 	}
 }

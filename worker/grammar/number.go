@@ -32,7 +32,7 @@ func (c *compiler) number(n *node, whole bool) (string, error) {
 		openLo, openHi = openLo || !hasLo, openHi || !hasHi
 	}
 	if lo > hi || lo == hi && (openLo || openHi) {
-		return "", fail(n.path, "no number is within its bounds")
+		return "", n.fail("no number is within its bounds")
 	}
 	if whole {
 		return integers(lo, hi), c.spend(n, 64)
@@ -53,7 +53,7 @@ func bound(n *node, inclusive, exclusive string, inward int64, whole bool) (v in
 	in, ex := n.get(inclusive), n.get(exclusive)
 	switch {
 	case in != nil && ex != nil:
-		return 0, false, false, fail(ex.path, "'%s' beside '%s' is not supported", exclusive, inclusive)
+		return 0, false, false, ex.fail("'%s' beside '%s' is not supported", exclusive, inclusive)
 	case in == nil && ex == nil:
 		return 0, false, false, nil
 	case in == nil:
@@ -61,7 +61,7 @@ func bound(n *node, inclusive, exclusive string, inward int64, whole bool) (v in
 	}
 	f, perr := strconv.ParseFloat(in.text, 64)
 	if in.kind != number || perr != nil || f != math.Trunc(f) || math.Abs(f) > maxWhole-1 {
-		return 0, false, false, fail(in.path, "only whole numbers of at most 15 digits are supported as bounds")
+		return 0, false, false, in.fail("only whole numbers of at most 15 digits are supported as bounds")
 	}
 	v = int64(f)
 	if open && whole {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -17,7 +18,11 @@ type node struct {
 	text    string // of a string, its value; of a number, as it was written
 	items   []*node
 	members []member
-	path    string // JSON pointer of where it stands, # for the whole
+
+	// Where it stands. Its path is written when it is asked for: a long key would be in the path of everything below it.
+	parent *node  // nil: it is the whole
+	key    string // in a parent that is an object
+	index  int    // in a parent that is an array
 }
 
 type member struct {
@@ -59,24 +64,33 @@ func parse(data []byte) (*node, error) {
 	if !utf8.Valid(data) {
 		return nil, fail("#", "it is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	n, err := value(d, "#", 0)
-	if err != nil {
+	p := parser{json: json.NewDecoder(bytes.NewReader(data))}
+	p.json.UseNumber()
+	n := &node{}
+	if err := p.value(n, 0); err != nil {
 		return nil, err
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+	if _, err := p.json.Token(); !errors.Is(err, io.EOF) {
 		return nil, fail("#", "something follows it")
 	}
 	return n, nil
 }
 
-func value(d *json.Decoder, path string, depth int) (*node, error) {
-	t, err := d.Token()
-	if err != nil {
-		return nil, fail(path, "it is not JSON")
+// parser reads the values of one JSON text.
+type parser struct {
+	json  *json.Decoder
+	nodes int // so far
+}
+
+// value reads the next value into a node that knows where it stands.
+func (p *parser) value(n *node, depth int) error {
+	if p.nodes++; p.nodes > MaxNodes {
+		return n.fail("the schema has more than %d values", MaxNodes)
 	}
-	n := &node{path: path}
+	t, err := p.json.Token()
+	if err != nil {
+		return n.fail("it is not JSON")
+	}
 	switch t := t.(type) {
 	case nil:
 		n.kind = null
@@ -91,55 +105,72 @@ func value(d *json.Decoder, path string, depth int) (*node, error) {
 		n.kind, n.text = str, t
 	case json.Delim:
 		if depth == MaxDepth {
-			return nil, fail(path, "it is nested deeper than %d", MaxDepth)
+			return n.fail("it is nested deeper than %d", MaxDepth)
 		}
 		if t == '[' {
 			n.kind = array
-			return n, n.readItems(d, depth)
+			return p.items(n, depth)
 		}
 		n.kind = object
-		return n, n.readMembers(d, depth)
+		return p.members(n, depth)
 	}
-	return n, nil
+	return nil
 }
 
-func (n *node) readItems(d *json.Decoder, depth int) error {
-	for d.More() {
-		item, err := value(d, n.path+"/"+strconv.Itoa(len(n.items)), depth+1)
-		if err != nil {
+func (p *parser) items(n *node, depth int) error {
+	for p.json.More() {
+		item := &node{parent: n, index: len(n.items)}
+		if err := p.value(item, depth+1); err != nil {
 			return err
 		}
 		n.items = append(n.items, item)
 	}
-	if _, err := d.Token(); err != nil {
-		return fail(n.path, "it is not JSON")
+	if _, err := p.json.Token(); err != nil {
+		return n.fail("it is not JSON")
 	}
 	return nil
 }
 
-func (n *node) readMembers(d *json.Decoder, depth int) error {
+func (p *parser) members(n *node, depth int) error {
 	seen := map[string]bool{}
-	for d.More() {
-		t, err := d.Token()
+	for p.json.More() {
+		t, err := p.json.Token()
 		key, ok := t.(string)
 		if err != nil || !ok {
-			return fail(n.path, "it is not JSON")
+			return n.fail("it is not JSON")
 		}
 		if seen[key] {
-			return fail(n.path, "it has %q twice", clip(key))
+			return n.fail("it has %q twice", clip(key))
 		}
 		seen[key] = true
-		v, err := value(d, n.path+"/"+pointer.Replace(key), depth+1)
-		if err != nil {
+		v := &node{parent: n, key: key}
+		if err := p.value(v, depth+1); err != nil {
 			return err
 		}
 		n.members = append(n.members, member{key, v})
 	}
-	if _, err := d.Token(); err != nil {
-		return fail(n.path, "it is not JSON")
+	if _, err := p.json.Token(); err != nil {
+		return n.fail("it is not JSON")
 	}
 	return nil
 }
+
+// path returns the JSON pointer of where a node stands, # for the whole and for nil.
+func (n *node) path() string {
+	var steps []string // from here to the whole
+	for ; n != nil && n.parent != nil; n = n.parent {
+		if n.parent.kind == array {
+			steps = append(steps, strconv.Itoa(n.index))
+		} else {
+			steps = append(steps, pointer.Replace(n.key))
+		}
+	}
+	slices.Reverse(steps)
+	return strings.Join(append([]string{"#"}, steps...), "/")
+}
+
+// fail is an error about a node.
+func (n *node) fail(format string, args ...any) error { return fail(n.path(), format, args...) }
 
 // pointer escapes a key for a JSON pointer (RFC 6901).
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")

@@ -30,15 +30,15 @@ func typesOf(n *node) ([]string, error) {
 	var types []string
 	for _, t := range list {
 		if _, known := keywords[t.text]; t.kind != str || !known {
-			return nil, fail(t.path, "expected the name of a type")
+			return nil, t.fail("expected the name of a type")
 		}
 		if slices.Contains(types, t.text) {
-			return nil, fail(t.path, "it names a type twice")
+			return nil, t.fail("it names a type twice")
 		}
 		types = append(types, t.text)
 	}
 	if len(types) == 0 {
-		return nil, fail(v.path, "it names no type")
+		return nil, v.fail("it names no type")
 	}
 	return types, nil
 }
@@ -109,15 +109,15 @@ func (c *compiler) object(n *node) (string, error) {
 	}
 	properties := n.get("properties")
 	if properties != nil && properties.kind != object {
-		return "", fail(properties.path, "expected an object, got %v", properties.kind)
+		return "", properties.fail("expected an object, got %v", properties.kind)
 	}
 	if properties != nil && len(properties.members) > MaxAlternatives {
-		return "", fail(properties.path, "it has more than %d properties", MaxAlternatives)
+		return "", properties.fail("it has more than %d properties", MaxAlternatives)
 	}
 	extra := n.get("additionalProperties")
 	if properties == nil || len(properties.members) == 0 {
 		if len(required) > 0 {
-			return "", fail(n.get("required").path, "it names properties that 'properties' does not describe")
+			return "", n.get("required").fail("it names properties that 'properties' does not describe")
 		}
 		return c.anyObject(extra)
 	}
@@ -134,7 +134,7 @@ func (c *compiler) object(n *node) (string, error) {
 	if v := n.get("required"); v != nil {
 		for _, key := range v.items {
 			if properties.get(key.text) == nil {
-				return "", fail(key.path, "'%s' is not among 'properties'", clip(key.text))
+				return "", key.fail("'%s' is not among 'properties'", clip(key.text))
 			}
 		}
 	}
@@ -190,12 +190,12 @@ func (c *compiler) required(n *node) (map[string]bool, error) {
 		return nil, nil
 	}
 	if v.kind != array {
-		return nil, fail(v.path, "expected an array, got %v", v.kind)
+		return nil, v.fail("expected an array, got %v", v.kind)
 	}
 	all := map[string]bool{}
 	for _, name := range v.items {
 		if name.kind != str {
-			return nil, fail(name.path, "expected a string, got %v", name.kind)
+			return nil, name.fail("expected a string, got %v", name.kind)
 		}
 		all[name.text] = true
 	}
@@ -266,9 +266,9 @@ func (c *compiler) string(n *node) (string, error) {
 	f, known := formats[v.text]
 	switch {
 	case v.kind != str || !known:
-		return "", fail(v.path, "this format is not supported; date, time, date-time, uuid, email and ipv4 are")
+		return "", v.fail("this format is not supported; date, time, date-time, uuid, email and ipv4 are")
 	case n.get("minLength") != nil || n.get("maxLength") != nil:
-		return "", fail(v.path, "a format beside a length is not supported")
+		return "", v.fail("a format beside a length is not supported")
 	}
 	for _, name := range f.uses {
 		c.use(name)
@@ -285,7 +285,7 @@ func (c *compiler) bounds(n *node, least, most string) (lo, hi int, err error) {
 		return 0, 0, err
 	}
 	if hi >= 0 && hi < lo {
-		return 0, 0, fail(n.get(most).path, "%d is below '%s', %d", hi, least, lo)
+		return 0, 0, n.get(most).fail("%d is below '%s', %d", hi, least, lo)
 	}
 	return lo, hi, c.spend(n, max(lo, hi))
 }
@@ -297,7 +297,7 @@ func count(n *node, key string, otherwise int) (int, error) {
 	}
 	i, err := strconv.Atoi(v.text)
 	if v.kind != number || err != nil || i < 0 || i > MaxRepeat {
-		return 0, fail(v.path, "expected a whole number in [0, %d]", MaxRepeat)
+		return 0, v.fail("expected a whole number in [0, %d]", MaxRepeat)
 	}
 	return i, nil
 }

@@ -10,21 +10,22 @@ import "slices"
 // narrow refuses a schema that is wider than MaxStates.
 func (c *compiler) narrow() error {
 	w := &widths{c: c, refs: map[*node]int{}, flat: map[*node][]*node{}}
-	for target := range c.names {
-		w.refs[target] = 1
+	for _, target := range c.named {
+		w.known(target)
 	}
 	for rounds := 0; ; rounds++ {
 		w.grown = false
 		most := w.of(c.root)
-		for target, before := range w.refs {
+		for i := 0; i < len(w.order); i++ { // which may grow meanwhile
+			target := w.order[i]
 			now := w.of(target)
+			w.grown = w.grown || now > w.refs[target]
 			w.refs[target] = now
-			w.grown = w.grown || now > before
 			most = max(most, now)
 		}
 		switch {
 		case most > MaxStates || rounds == 1000:
-			return fail(w.at, "the alternatives begin alike, and what follows would have to be read in more than %d ways:"+
+			return w.at.fail("the alternatives begin alike, and what follows would have to be read in more than %d ways:"+
 				" let each begin with a required property of another name or another const", MaxStates)
 		case !w.grown:
 			return nil
@@ -35,15 +36,17 @@ func (c *compiler) narrow() error {
 type widths struct {
 	c     *compiler
 	refs  map[*node]int     // of what schemas lead to by $ref or alternatives, as far as is known
+	order []*node           // the same schemas, as they were found: what is reported must not depend on chance
 	grown bool              // one of them, since it was last set
-	at    string            // path of alternatives that begin alike
+	at    *node             // the first of the widest alternatives that begin alike
+	most  int               // their width
 	flat  map[*node][]*node // leaves of alternatives
 }
 
 // known returns the width of an alternative as far as is known: it may lead back to where it stands.
 func (w *widths) known(n *node) int {
 	if w.refs[n] == 0 {
-		w.refs[n] = 1
+		w.refs[n], w.order = 1, append(w.order, n)
 		w.grown = true
 	}
 	return w.refs[n]
@@ -99,7 +102,7 @@ func (w *widths) alternatives(v *node) int {
 		w.flat[v] = leaves
 	}
 	if len(leaves) > MaxAlternatives {
-		w.at = v.path
+		w.alike(v, MaxStates+1)
 		return MaxStates + 1
 	}
 	most := 1
@@ -117,11 +120,18 @@ func (w *widths) alternatives(v *node) int {
 			most = max(most, width)
 		}
 		if len(alike) > 1 && !(kind == "object" && w.distinct(alike)) {
-			w.at = v.path
+			w.alike(v, sum)
 			most = max(most, sum)
 		}
 	}
 	return most
+}
+
+// alike notes the width of alternatives that begin alike.
+func (w *widths) alike(v *node, width int) {
+	if width > w.most {
+		w.at, w.most = v, width
+	}
 }
 
 // leaves appends the schemas that alternatives come to, through references and alternatives in them; it stops when there
