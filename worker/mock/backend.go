@@ -10,8 +10,8 @@ import (
 	"github.com/cadence-slo/cadence/worker/batch"
 )
 
-// ErrStep is returned by Step for a batch that a real engine could not execute: one that does not continue its
-// sequences, or is larger than the engine.
+// ErrStep is returned by Step for a batch that a real engine could not execute, or would execute wrong: one that does not
+// continue its sequences, is larger than the engine, or feeds other tokens than Start told of.
 var ErrStep = errors.New("mock: impossible batch")
 
 // sequence is what a KV cache would hold of a request. Its cells are numbered, and shared as an engine shares them.
@@ -23,6 +23,7 @@ type sequence struct {
 	said      schema.Logprobs // of the last token
 	cells     []int           // len = tokens held
 	tokens    []int32         // in cells
+	known     []int32         // prompt and output, from Start; its memory is used again
 	// state is the hash of seed, attempt and tokens[:hashed].
 	state  uint64
 	hashed int
@@ -80,6 +81,7 @@ func (b *Backend) Start(seq batch.SeqID, s *worker.Start) error {
 	q := &b.seqs[seq]
 	q.request, q.started, q.ignoreEOS, q.logprobs = s.Request, true, s.IgnoreEOS, s.Logprobs
 	q.state, q.hashed = seedState(s.Sampling.Seed, attempt), 0
+	q.known = append(append(q.known[:0], s.Prompt...), s.Output...)
 	return nil
 }
 
@@ -123,7 +125,7 @@ func (b *Backend) trim(q *sequence, keep int) {
 		b.unref(q.cells[len(q.cells)-1])
 		q.cells = q.cells[:len(q.cells)-1]
 	}
-	*q = sequence{cells: q.cells, tokens: q.tokens[:len(q.cells)]} // it does not run any more
+	*q = sequence{cells: q.cells, tokens: q.tokens[:len(q.cells)], known: q.known[:0]} // it does not run any more
 }
 
 func (b *Backend) unref(cell int) {
@@ -139,6 +141,41 @@ func (b *Backend) Cost(step *batch.Batch) time.Duration {
 		d += time.Duration(float64(step.PrefillTokens) / b.cfg.PrefillRate * float64(time.Second))
 	}
 	return d
+}
+
+// follows returns ErrStep if an entry is not what Start has promised: the tokens it told of, as a prefill, after cells that
+// hold them, too; then, as decodes, one token each time. An engine whose sampler remembers would count a token twice, or
+// not at all.
+func (s *sequence) follows(e *batch.Entry) error {
+	pos, n := int(e.Pos), len(e.Tokens)
+	if s.hashed == 0 { // its first step: what is there was copied from another
+		if i, ok := differ(s.tokens, s.known); !ok {
+			return fmt.Errorf("%w: sequence %d was given another's token %d", ErrStep, e.Seq, i)
+		}
+	}
+	if told := pos < len(s.known); e.Prefill != told {
+		return fmt.Errorf("%w: sequence %d at %d of %d tokens that it started with: prefill is %t", ErrStep, e.Seq, pos, len(s.known), e.Prefill)
+	}
+	if !e.Prefill {
+		if n != 1 {
+			return fmt.Errorf("%w: sequence %d decodes %d tokens", ErrStep, e.Seq, n)
+		}
+		return nil
+	}
+	if i, ok := differ(e.Tokens, s.known[pos:]); !ok {
+		return fmt.Errorf("%w: sequence %d is fed another token %d than it started with", ErrStep, e.Seq, pos+i)
+	}
+	return nil
+}
+
+// differ returns the first place where tokens do not begin whole, or true if they do.
+func differ(tokens, whole []int32) (at int, ok bool) {
+	for i, t := range tokens {
+		if i >= len(whole) || t != whole[i] {
+			return i, false
+		}
+	}
+	return 0, true
 }
 
 // Step implements worker.Backend.
@@ -159,6 +196,9 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 			if t < 0 || int(t) >= Vocab {
 				return fmt.Errorf("%w: %w: %d", ErrStep, ErrToken, t)
 			}
+		}
+		if err := s.follows(e); err != nil {
+			return err
 		}
 		fed += len(e.Tokens)
 	}

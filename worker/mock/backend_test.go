@@ -142,12 +142,12 @@ func TestFaults(t *testing.T) {
 	}
 	b := open(t, cfg)
 	for seq, r := range []schema.RequestID{"good", "bad"} {
-		if err := b.Start(batch.SeqID(seq), &worker.Start{Request: r}); err != nil {
+		if err := b.Start(batch.SeqID(seq), &worker.Start{Request: r, Prompt: []int32{1, 2, 3, 4}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	step := batch.Batch{Entries: []batch.Entry{
-		{Seq: 0, Tokens: []int32{1, 2, 3, 4}, Sample: true}, {Seq: 1, Tokens: []int32{1, 2, 3, 4}, Sample: true},
+		{Seq: 0, Tokens: []int32{1, 2, 3, 4}, Sample: true, Prefill: true}, {Seq: 1, Tokens: []int32{1, 2, 3, 4}, Sample: true, Prefill: true},
 	}}
 	rows := make([]batch.Row, 2)
 	fail = boom
@@ -157,6 +157,65 @@ func TestFaults(t *testing.T) {
 	fail = nil
 	if err := b.Step(&step, rows); err != nil || rows[0].Err != nil || !errors.Is(rows[1].Err, boom) {
 		t.Fatalf("step: %v, %+v", err, rows)
+	}
+}
+
+// A step keeps to what Start was told: its tokens, where they end, and what they come after.
+func TestStepsFollowTheirStart(t *testing.T) {
+	b := open(t, mock.FreeConfig())
+	start := func(seq batch.SeqID, prompt, output []int32) {
+		t.Helper()
+		if err := b.Start(seq, &worker.Start{Prompt: prompt, Output: output}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step := func(seq batch.SeqID, pos int32, prefill bool, tokens ...int32) error {
+		return b.Step(&batch.Batch{Entries: []batch.Entry{{Seq: seq, Pos: pos, Tokens: tokens, Prefill: prefill, Sample: true}}}, make([]batch.Row, 1))
+	}
+	start(0, []int32{1, 2}, []int32{3, 4})
+	for _, c := range []struct {
+		name    string
+		pos     int32
+		prefill bool
+		tokens  []int32
+	}{
+		{"prompt as a decode", 0, false, []int32{1}},
+		{"another prompt", 0, true, []int32{1, 3}},
+		{"another output", 0, true, []int32{1, 2, 4}},
+		{"more than there is", 0, true, []int32{1, 2, 3, 4, 5}},
+	} {
+		if err := step(0, c.pos, c.prefill, c.tokens...); !errors.Is(err, mock.ErrStep) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if err := step(0, 0, true, 1, 2, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := step(0, 3, false, 4); !errors.Is(err, mock.ErrStep) {
+		t.Errorf("the last of the output as a decode: %v", err)
+	}
+	if err := step(0, 3, true, 4); err != nil {
+		t.Fatal(err)
+	}
+	if err := step(0, 4, true, 9); !errors.Is(err, mock.ErrStep) {
+		t.Errorf("a decode as a prefill: %v", err)
+	}
+	if err := step(0, 4, false, 9, 9); !errors.Is(err, mock.ErrStep) {
+		t.Errorf("two decodes at once: %v", err)
+	}
+	if err := step(0, 4, false, 9); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Apply(batch.Move{Kind: batch.MoveCopy, Src: 0, Dst: 1, Tokens: 3}); err != nil {
+		t.Fatal(err)
+	}
+	start(1, []int32{1, 2, 7, 8}, nil)
+	if err := step(1, 3, true, 8); !errors.Is(err, mock.ErrStep) {
+		t.Errorf("the cells of another: %v", err)
+	}
+	start(1, []int32{1, 2, 3, 8}, nil)
+	if err := step(1, 3, true, 8); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -18,7 +18,7 @@ func TestLogprobs(t *testing.T) {
 		cfg := mock.FreeConfig()
 		cfg.EndHazard = hazard
 		m := open(t, cfg)
-		if err := m.Start(0, &worker.Start{Logprobs: schema.MaxTopLogprobs + 1}); err != nil {
+		if err := m.Start(0, &worker.Start{Prompt: []int32{5}, Logprobs: schema.MaxTopLogprobs + 1}); err != nil {
 			t.Fatal(err)
 		}
 		rows := make([]batch.Row, 1)
