@@ -22,7 +22,9 @@ var ErrMove = errors.New("openai: sequences share nothing here")
 
 // Backend implements worker.Backend.
 type Backend struct {
-	cfg    Config // with what the server was asked for
+	cfg    Config // with what the server was asked for; does not change after Open
+	given  Config // as it was given
+	served served // at the start
 	info   worker.Info
 	name   string // of the server, without secrets
 	client *http.Client
@@ -53,7 +55,7 @@ func newBackend(cfg Config, log *slog.Logger) (*Backend, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, name: strings.TrimSuffix(redacted(cfg.URL), "/"), log: log, news: make(chan struct{}, 1), eog: -1}
+	b := &Backend{cfg: cfg, given: cfg, name: strings.TrimSuffix(redacted(cfg.URL), "/"), log: log, news: make(chan struct{}, 1), eog: -1}
 	for id := range int32(cfg.Vocab) {
 		if cfg.Tokenizer.IsEOG(id) {
 			b.eog = id

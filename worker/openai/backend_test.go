@@ -221,6 +221,40 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// beginner is a tokenizer whose texts begin with a token of their own.
+type beginner struct{ mock.Tokenizer }
+
+func (b beginner) Tokenize(text string, addSpecial, parseSpecial bool) ([]int32, error) {
+	ids, err := b.Tokenizer.Tokenize(text, addSpecial, parseSpecial)
+	if addSpecial {
+		ids = append([]int32{mock.TurnStart}, ids...)
+	}
+	return ids, err
+}
+
+// A prompt of text does not spell the token that the server puts before it; token ids are sent as they are.
+func TestBeginningIsTheServers(t *testing.T) {
+	for _, c := range []struct {
+		prompt []int32
+		text   bool
+		want   string
+	}{
+		{[]int32{mock.TurnStart, 65}, true, `"A"`},
+		{[]int32{mock.TurnStart, mock.TurnStart, 65}, true, `"\u003c|im_start|\u003eA"`},
+		{[]int32{65, mock.TurnStart}, true, `"A\u003c|im_start|\u003e"`},
+		{[]int32{mock.EndOfText, 65}, true, `"\u003c|endoftext|\u003eA"`},
+		{nil, true, `""`},
+		{[]int32{mock.TurnStart, 65}, false, fmt.Sprintf(`[%d,65]`, mock.TurnStart)},
+	} {
+		cfg := Config{Dialect: DialectPlain, PromptText: c.text, Tokenizer: beginner{}}
+		s := ask(9)
+		s.Prompt = c.prompt
+		if got, err := cfg.body(s); err != nil || !strings.Contains(string(got), `"prompt":`+c.want+`,`) {
+			t.Errorf("%v: %s, %v, want %s", c.prompt, got, err, c.want)
+		}
+	}
+}
+
 // A cancelled request's exchange is closed, whatever it waits for, and its place can be used at once.
 func TestTrimCancels(t *testing.T) {
 	u := newUpstream(t)
@@ -325,152 +359,6 @@ func TestStep(t *testing.T) {
 		if rows[0].Wait != rows[1].Wait {
 			return
 		}
-	}
-}
-
-// While the server is gone its requests are held, so that the worker can give them up; it is well again when it
-// answers.
-func TestHealth(t *testing.T) {
-	u := newUpstream(t)
-	u.set("/v1/completions", events(say("ab"), cutOff))
-	cfg := quick(u)
-	cfg.Hold, cfg.HealthInterval, cfg.Poll = time.Hour, 5*time.Millisecond, time.Millisecond
-	cfg.Dialect = DialectVLLM // asks /health
-	b := open(t, cfg)
-	if err := b.Healthy(); err != nil {
-		t.Fatal(err)
-	}
-	u.set("/health", status(503, `{"error":{"message":"loading"}}`))
-	if err := b.Start(0, ask(10)); err != nil {
-		t.Fatal(err)
-	}
-	rows := make([]batch.Row, 1)
-	for b.Healthy() == nil {
-		if err := b.Step(one(0), rows); err != nil || rows[0].Err != nil {
-			t.Fatal(err, rows[0].Err)
-		}
-	}
-	var f *Fault
-	if err := b.Healthy(); !errors.As(err, &f) || !errors.Is(f, ErrUnhealthy) || f.Status != 503 || f.Message != "loading" {
-		t.Errorf("health: %v", err)
-	}
-	for range 10 {
-		rows[0] = batch.Row{}
-		if err := b.Step(one(0), rows); err != nil || rows[0].Err != nil {
-			t.Fatal(err, rows[0].Err)
-		}
-	}
-	if err := b.Apply(batch.Move{Kind: batch.MoveTrim, Dst: 0}); err != nil {
-		t.Fatal(err)
-	}
-	u.set("/health", text("{}"))
-	until(t, func() bool { return b.Healthy() == nil })
-
-	// A server that only stops to answer its health counts as gone, too, after some tries.
-	u.set("/health", func(_ http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
-	until(t, func() bool { return b.Healthy() != nil })
-}
-
-// until asks again and again, within a time that only a broken test takes.
-func until(t *testing.T, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	end := time.NewTimer(10 * time.Second)
-	defer end.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			t.Fatal("not within 10 s")
-		}
-	}
-}
-
-// What is not configured is asked.
-func TestLearns(t *testing.T) {
-	type learned struct {
-		dialect          Dialect
-		model            string
-		context, permits int
-		health           string
-	}
-	for _, c := range []struct {
-		name   string
-		kind   func(*upstream)
-		change func(*Config)
-		want   learned
-	}{
-		{"plain", func(*upstream) {}, nil, learned{DialectPlain, "m", 4096, 32, "/v1/models"}},
-		{"vllm", (*upstream).vllm, nil, learned{DialectVLLM, "m", 2048, 32, "/health"}},
-		{"llama-server", (*upstream).llama, nil, learned{DialectLlama, "m", 512, 3, "/health"}},
-		{"configured", (*upstream).llama, func(c *Config) { c.Dialect, c.ContextTokens, c.Permits = DialectPlain, 100, 2 }, learned{DialectPlain, "m", 100, 2, "/v1/models"}},
-		{"no models", func(u *upstream) { u.set("/v1/models", nil) }, func(c *Config) { c.UpstreamModel, c.ContextTokens = "x", 100 }, learned{DialectPlain, "x", 100, 32, "/v1/models"}},
-	} {
-		u := newUpstream(t)
-		c.kind(u)
-		cfg := quick(u)
-		cfg.Permits = 0
-		if c.change != nil {
-			c.change(&cfg)
-		}
-		b := open(t, cfg)
-		i := b.Info()
-		if got := (learned{b.cfg.Dialect, b.cfg.UpstreamModel, i.ContextTokens, i.Sequences, b.health}); got != c.want {
-			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
-		}
-		if i.Backend != "openai" || i.Model != "served" || i.Sharing || i.KVCells != i.Sequences*i.ContextTokens || i.BatchTokens != i.KVCells || i.Vocab != mock.Vocab || i.Fingerprint == "" {
-			t.Errorf("%s: %+v", c.name, i)
-		}
-	}
-}
-
-// Settings that do not fit the server are told at the start.
-func TestDoesNotFit(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		kind   func(*upstream)
-		change func(*Config)
-		want   error
-		says   string
-	}{
-		{"another model", func(*upstream) {}, func(c *Config) { c.UpstreamModel = "x" }, ErrConfig, `"x"`},
-		{"no context", func(u *upstream) { u.set("/v1/models", text(`{"data":[{"id":"m"}]}`)) }, func(*Config) {}, ErrConfig, "context_tokens"},
-		{"no models", func(u *upstream) { u.set("/v1/models", nil) }, func(*Config) {}, ErrConfig, "upstream_model"},
-		{"another vocabulary", (*upstream).llama, func(c *Config) { c.Vocab-- }, ErrConfig, "tokenizer"},
-		{"wrong key", func(u *upstream) { u.set("/v1/models", status(401, `{"error":{"message":"bad key"}}`)) }, func(*Config) {}, ErrStatus, "bad key"},
-		{"not JSON", func(u *upstream) { u.set("/v1/models", text(`<html>`)) }, func(*Config) {}, ErrProtocol, "/v1/models"},
-		{"a tokenizer without an end", func(*upstream) {}, func(c *Config) { c.Vocab = 10 }, ErrConfig, "tokenizer"},
-	} {
-		u := newUpstream(t)
-		c.kind(u)
-		cfg := quick(u)
-		c.change(&cfg)
-		b, err := Open(t.Context(), cfg, logTo(new(bytes.Buffer)))
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if b != nil {
-			t.Errorf("%s: opened", c.name)
-		}
-	}
-}
-
-// A server that still loads its model is waited for.
-func TestWaitsForTheServer(t *testing.T) {
-	u := newUpstream(t)
-	var asked atomic.Int32
-	u.set("/v1/models", func(w http.ResponseWriter, r *http.Request) {
-		if asked.Add(1) < 3 {
-			status(503, `{"error":{"message":"Loading model"}}`)(w, r)
-			return
-		}
-		text(`{"data":[{"id":"m","max_model_len":64}]}`)(w, r)
-	})
-	cfg := quick(u)
-	cfg.HealthInterval = time.Millisecond
-	if b := open(t, cfg); b.Info().ContextTokens != 64 {
-		t.Errorf("%+v", b.Info())
 	}
 }
 

@@ -55,6 +55,7 @@ type Config struct {
 	Model, UpstreamModel string
 	Dialect              Dialect
 	// PromptText sends prompts as text, for servers that take no token ids. They may then count them differently.
+	// A token that the vocabulary puts before every text (BOS) is not sent: the server puts it there.
 	PromptText bool
 
 	// ContextTokens is the longest prompt + output (0: asked), Permits how many requests run at once there, at most 256

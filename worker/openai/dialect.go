@@ -57,9 +57,12 @@ func (c *Config) body(s *worker.Start) ([]byte, error) {
 	}
 	tokens := append(append(make([]int32, 0, len(s.Prompt)+len(s.Output)), s.Prompt...), s.Output...)
 	if q.Prompt = tokens; c.PromptText {
+		spoken, err := withoutBeginning(c.Tokenizer, tokens)
+		if err != nil {
+			return nil, err
+		}
 		var text []byte
-		for _, id := range tokens {
-			var err error
+		for _, id := range spoken {
 			if text, err = c.Tokenizer.AppendPiece(text, id, true); err != nil {
 				return nil, err
 			}
@@ -90,6 +93,24 @@ func (c *Config) body(s *worker.Start) ([]byte, error) {
 		q.StreamOptions = &streamOptions{IncludeUsage: true}
 	}
 	return json.Marshal(&q)
+}
+
+// withoutBeginning drops the token that the model's vocabulary puts before every text (BOS): a server that is given a text
+// puts it there itself.
+func withoutBeginning(t Tokenizer, tokens []int32) ([]int32, error) {
+	const any = "a"
+	with, err := t.Tokenize(any, true, false)
+	if err != nil {
+		return nil, err
+	}
+	without, err := t.Tokenize(any, false, false)
+	if err != nil {
+		return nil, err
+	}
+	if len(with) > len(without) && len(without) > 0 && with[0] != without[0] && len(tokens) > 0 && tokens[0] == with[0] {
+		tokens = tokens[1:]
+	}
+	return tokens, nil
 }
 
 func orOne(v float32) float32 {

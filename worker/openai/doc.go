@@ -14,7 +14,10 @@
 //
 // Nothing that is cut short looks like an answer: a stream without a finish_reason, without a token, or with a
 // malformed event fails its request. If the server itself is gone, requests are not failed; the worker learns so from
-// Healthy, gives up its life, and they go on elsewhere.
+// Healthy, gives up its life, and they go on elsewhere. A server that was away is asked again what it runs before it
+// counts as well: with another model or context than at the start it stays unhealthy (ErrChanged) until it has the first
+// again or the worker is restarted. One that is replaced between two questions after its health, while nothing is asked
+// of it, is not noticed.
 //
 // Sampling parameters mean what the server makes of them. A seed is passed on together with the position at which the
 // server begins, so that the same attempt draws the same; a request that goes on elsewhere draws differently than it

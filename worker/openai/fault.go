@@ -18,6 +18,7 @@ var (
 	ErrSlowStart   = errors.New("it sent no token in time")
 	ErrStalled     = errors.New("its stream stalled")
 	ErrUnhealthy   = errors.New("it is not healthy")
+	ErrChanged     = errors.New("it came back with another model or context (restart the worker to serve that)")
 	ErrEnd         = errors.New("it ended an answer that was to ignore the end (does it know ignore_eos?)")
 	ErrText        = errors.New("its text has no tokens that spell it (is the tokenizer the model's?)")
 )

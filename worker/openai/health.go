@@ -28,8 +28,12 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Backend, error) {
 	again := time.NewTicker(min(cfg.HealthInterval, time.Second))
 	defer again.Stop()
 	for told := false; ; {
-		err := b.learn(ctx)
+		cfg, is, err := b.learn(ctx, b.given)
 		if err == nil {
+			b.cfg, b.served = cfg, is
+			if b.health = "/health"; cfg.Dialect == DialectPlain {
+				b.health = "/v1/models"
+			}
 			break
 		}
 		var f *Fault
@@ -51,7 +55,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Backend, error) {
 	b.wait = time.NewTimer(c.Poll)
 	cells := c.Permits * c.ContextTokens
 	b.info = worker.Info{
-		Backend: "openai", Model: c.Model, Fingerprint: b.info.Fingerprint, ContextTokens: c.ContextTokens,
+		Backend: "openai", Model: c.Model, Fingerprint: b.served.fingerprint(), ContextTokens: c.ContextTokens,
 		Sequences: c.Permits, KVCells: cells, BatchTokens: cells, Vocab: c.Vocab,
 	}
 	log.Info("upstream found", "upstream", b.name, "dialect", string(c.Dialect), "model", c.UpstreamModel,
@@ -70,27 +74,45 @@ type props struct {
 	Build string `json:"build_info"`
 }
 
+// served is what a server runs, as far as it tells. While it is equal, answers come from the same model.
+type served struct {
+	dialect           Dialect
+	build             string // llama-server's
+	model             string // what the server calls it
+	root              string // vLLM's: where the weights are from, for a name may be an alias
+	parameters, bytes int64  // llama-server's, of the weights
+	context           int    // tokens
+}
+
+// fingerprint is worker.Info's.
+func (s *served) fingerprint() string {
+	return strings.Join([]string{"openai", string(s.dialect), s.build, s.model}, "-")
+}
+
 // models is the list of models.
 type models struct {
 	Data []struct {
 		ID      string   `json:"id"`
 		Aliases []string `json:"aliases"`
 		Owner   string   `json:"owned_by"`
+		Root    string   `json:"root"`          // vLLM's: where the weights are from
 		MaxLen  int      `json:"max_model_len"` // vLLM's
 		Meta    struct { // llama-server's
-			Vocab int `json:"n_vocab"`
+			Vocab  int   `json:"n_vocab"`
+			Params int64 `json:"n_params"`
+			Size   int64 `json:"size"` // bytes
 		} `json:"meta"`
 	} `json:"data"`
 }
 
-// learn fills in what the configuration leaves open.
-func (b *Backend) learn(ctx context.Context) error {
-	c := &b.cfg
+// learn asks what the configuration leaves open, and returns it filled in. It changes nothing.
+func (b *Backend) learn(ctx context.Context, c Config) (Config, served, error) {
+	var is served
 	var p props
 	if c.Dialect == DialectAuto || c.Dialect == DialectLlama {
 		found, err := b.get(ctx, "/props", &p)
 		if err != nil {
-			return err
+			return c, is, err
 		}
 		if found && p.Slots > 0 {
 			c.Dialect = DialectLlama
@@ -99,16 +121,23 @@ func (b *Backend) learn(ctx context.Context) error {
 	var list models
 	found, err := b.get(ctx, "/v1/models", &list)
 	if err != nil {
-		return err
+		return c, is, err
 	}
 	if !found && c.UpstreamModel == "" && c.Dialect != DialectLlama {
-		return fmt.Errorf("%w: upstream_model is empty and %s has no /v1/models", ErrConfig, b.name)
+		return c, is, fmt.Errorf("%w: upstream_model is empty and %s has no /v1/models", ErrConfig, b.name)
 	}
 	var names []string
 	for i := range list.Data {
 		m := &list.Data[i]
 		names = append(names, m.ID)
-		if c.UpstreamModel != "" && c.UpstreamModel != m.ID && !slices.Contains(m.Aliases, c.UpstreamModel) {
+		wanted := c.UpstreamModel == "" || c.UpstreamModel == m.ID || slices.Contains(m.Aliases, c.UpstreamModel)
+		if wanted || i == 0 { // llama-server has one, whatever it is called
+			is.model, is.root = m.ID, m.Root
+			if c.Dialect == DialectLlama { // having answered /props it is not loading, when it lists a model without its size
+				is.parameters, is.bytes = m.Meta.Params, m.Meta.Size
+			}
+		}
+		if !wanted {
 			continue
 		}
 		c.UpstreamModel = m.ID
@@ -120,13 +149,13 @@ func (b *Backend) learn(ctx context.Context) error {
 		}
 		// llama.cpp's ids are those of the file; others pad their vocabulary.
 		if n := m.Meta.Vocab; n != 0 && n != c.Vocab {
-			return fmt.Errorf("%w: tokenizer has %d tokens, the model %s of %s has %d", ErrConfig, c.Vocab, m.ID, b.name, n)
+			return c, is, fmt.Errorf("%w: tokenizer has %d tokens, the model %s of %s has %d", ErrConfig, c.Vocab, m.ID, b.name, n)
 		}
 		names = nil
 		break
 	}
 	if names != nil && c.Dialect != DialectLlama {
-		return fmt.Errorf("%w: upstream_model is %q, %s has %s", ErrConfig, c.UpstreamModel, b.name, strings.Join(names, ", "))
+		return c, is, fmt.Errorf("%w: upstream_model is %q, %s has %s", ErrConfig, c.UpstreamModel, b.name, strings.Join(names, ", "))
 	}
 	if c.Dialect == DialectAuto {
 		c.Dialect = DialectPlain
@@ -135,7 +164,7 @@ func (b *Backend) learn(ctx context.Context) error {
 		c.ContextTokens = p.Defaults.Context
 	}
 	if c.ContextTokens < 2 {
-		return fmt.Errorf("%w: context_tokens is 0 and %s does not tell it", ErrConfig, b.name)
+		return c, is, fmt.Errorf("%w: context_tokens is 0 and %s does not tell it", ErrConfig, b.name)
 	}
 	if c.Permits == 0 {
 		c.Permits = min(max(p.Slots, 0), maxPermits)
@@ -143,11 +172,11 @@ func (b *Backend) learn(ctx context.Context) error {
 	if c.Permits == 0 {
 		c.Permits = defaultPermits
 	}
-	b.info.Fingerprint = strings.Join([]string{"openai", string(c.Dialect), p.Build, c.UpstreamModel}, "-")
-	if b.health = "/health"; c.Dialect == DialectPlain {
-		b.health = "/v1/models"
+	if !found {
+		is.model = c.UpstreamModel
 	}
-	return nil
+	is.dialect, is.build, is.context = c.Dialect, p.Build, c.ContextTokens
+	return c, is, nil
 }
 
 // get reads JSON. It reports whether the server has the path, and returns a *Fault.
@@ -200,7 +229,7 @@ func (b *Backend) watch() {
 			return
 		case <-tick.C:
 		}
-		_, err := b.get(b.ctx, b.health, nil)
+		err := b.well(b.ctx, failures > 0 || b.unhealthy.Load() != nil)
 		if b.ctx.Err() != nil {
 			return
 		}
@@ -211,7 +240,7 @@ func (b *Backend) watch() {
 			}
 			continue
 		}
-		if failures++; failures >= b.cfg.HealthFailures {
+		if failures++; failures >= b.cfg.HealthFailures || errors.Is(err, ErrChanged) {
 			b.fell(err)
 		}
 	}
@@ -219,12 +248,32 @@ func (b *Backend) watch() {
 
 // check asks at once, after an exchange that looks as if the server were gone; one bad answer is enough then.
 func (b *Backend) check(ctx context.Context) error {
-	_, err := b.get(ctx, b.health, nil)
+	err := b.well(ctx, true)
 	if err != nil && ctx.Err() == nil {
 		b.fell(err)
 		b.poke()
 	}
 	return err
+}
+
+// well asks for the server's health and, if it may have been away, for what it runs now: it may be another process. The
+// error is a *Fault or wraps ErrChanged.
+func (b *Backend) well(ctx context.Context, away bool) error {
+	if _, err := b.get(ctx, b.health, nil); err != nil || !away {
+		return err
+	}
+	c := b.given
+	c.UpstreamModel = b.cfg.UpstreamModel // there may be others now, but ours must be there
+	_, is, err := b.learn(ctx, c)
+	switch {
+	case errors.Is(err, ErrConfig):
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	case err != nil:
+		return err
+	case is != b.served:
+		return fmt.Errorf("%w: it was %s, it is %s", ErrChanged, words(fmt.Sprintf("%+v", b.served)), words(fmt.Sprintf("%+v", is)))
+	}
+	return nil
 }
 
 // fell notes that the server is not well.
@@ -235,7 +284,8 @@ func (b *Backend) fell(err error) {
 		f.Status, f.RetryAfter, f.Message = known.Status, known.RetryAfter, known.Message
 		f.Err = fmt.Errorf("%w: %w", ErrUnhealthy, known.Err)
 	}
-	if b.unhealthy.Swap(f) == nil {
+	before := b.unhealthy.Swap(f)
+	if before == nil || errors.Is(f, ErrChanged) && !errors.Is(before, ErrChanged) {
 		b.log.Warn("upstream is not well", "error", f)
 	}
 }
