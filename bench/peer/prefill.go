@@ -234,7 +234,7 @@ type bare struct {
 func newBare(engine *llamabackend.Backend, o *Options, cfg llamabackend.Config) (*bare, error) {
 	c, err := llama.NewContext(engine.Model(), llama.ContextOptions{
 		Cells: cfg.Cells, Sequences: cfg.Sequences, BatchTokens: cfg.BatchTokens, MicroBatchTokens: cfg.BatchTokens,
-		Threads: cfg.Threads, BatchThreads: cfg.Threads, HalfValues: cfg.GPULayers > 0,
+		Threads: cfg.Threads, BatchThreads: cfg.Threads,
 	})
 	if err != nil {
 		return nil, err

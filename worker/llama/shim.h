@@ -48,7 +48,7 @@ typedef struct cadence_context_options {
     uint32_t sequences;
     int32_t  threads;
     int32_t  batch_threads;
-    bool     half_values;
+    bool     plain_attention;
 } cadence_context_options;
 
 // NULL on error. While *abort_flag is not 0, decoding stops; the flag must outlive the context.
@@ -79,6 +79,14 @@ int32_t cadence_grammar_allowed(cadence_grammar * grammar, int32_t n, const llam
 
 // Moves on by a token. Returns 0, 1 if the token may not come next and nothing has moved, or CADENCE_EXCEPTION.
 int32_t cadence_grammar_accept(cadence_grammar * grammar, llama_token token, char * error);
+
+// The operation of attention.cpp alone, for tests: out[token][head] of q[token][head], k and v[cell][group], mask[token][cell] (in half
+// precision, 0 or -infinity), each of width floats, by threads one after the other. It returns false if ggml's own operation would be used.
+typedef struct {
+    int32_t width, tokens, heads, groups, cells, threads;
+    float   scale;
+} cadence_attention;
+bool cadence_attend(cadence_attention x, const float * q, const uint16_t * k, const uint16_t * v, const uint16_t * mask, float * out);
 
 #ifdef __cplusplus
 }

@@ -84,10 +84,9 @@ type ContextOptions struct {
 	Sequences        int // sequence ids; at most MaxSequences
 	Threads          int // for batches of one token
 	BatchThreads     int // for larger batches
-	// HalfValues keeps the cache's values in half precision instead of bfloat16. llama.cpp's attention on a CPU adds
-	// half-precision values up in half precision, in the order of the cells, so that a text depends on what else runs;
-	// bfloat16 values it adds up in single precision. A GPU adds up in single precision, and may not know bfloat16.
-	HalfValues bool
+	// PlainAttention computes every token against every cell in use and masks afterwards, as llama.cpp does without fused
+	// attention: slow with many sequences, and a NaN of one reaches all. It is for comparisons.
+	PlainAttention bool
 }
 
 // DefaultContextOptions suits a small model: 8,192 cells, 64 sequences, one thread. More threads than idle cores make decoding

@@ -51,6 +51,6 @@ func (c *Config) options() (llama.ModelOptions, llama.ContextOptions) {
 	m.GPULayers = c.GPULayers
 	return m, llama.ContextOptions{
 		Cells: c.Cells, Sequences: c.Sequences, BatchTokens: c.BatchTokens, MicroBatchTokens: c.BatchTokens,
-		Threads: c.Threads, BatchThreads: c.Threads, HalfValues: c.GPULayers > 0,
+		Threads: c.Threads, BatchThreads: c.Threads,
 	}
 }
