@@ -31,6 +31,7 @@ GGML_cpu-plugins := ggml-cpu
 
 LINT   := $(CACHE)/tools/golangci-lint-$(shell sha256sum tools/go.sum | cut -c1-12)
 PYTHON := $(CACHE)/python-$(shell sha256sum services/e2e/clients/requirements.txt | cut -c1-12)
+TORCH  := $(CACHE)/torch-$(shell sha256sum models/story/requirements.txt | cut -c1-12)
 NODE   := $(CACHE)/node-$(shell sha256sum services/e2e/clients/package-lock.json | cut -c1-12)
 LLAMA_SERVER := $(CACHE)/llama-server-$(shell sha256sum services/e2e/clients/llama-server.txt | cut -c1-12)/llama-server
 export CADENCE_LLAMA_SERVER := $(LLAMA_SERVER)
@@ -106,6 +107,15 @@ lint: $(LINT) ## run the linters
 $(LINT): tools/go.mod tools/go.sum
 	mkdir -p $(@D)
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+
+.PHONY: story
+story: $(TORCH)/done ## train the built-in model again (STORY_ARGS="--seed 2 --out /tmp/story"; about half an hour on two free cores)
+	mkdir -p $(CACHE)/story
+	OMP_WAIT_POLICY=passive nice -n 19 $(TORCH)/bin/python models/story/train.py --out models/story --checkpoint $(CACHE)/story/story.pt $(STORY_ARGS)
+$(TORCH)/done: models/story/requirements.txt
+	rm -rf $(@D) && python3 -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	touch $@
 
 .PHONY: bench
 bench: ## run every Go benchmark once (BENCHTIME=10x COUNT=10 for figures)
