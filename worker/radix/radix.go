@@ -76,11 +76,8 @@ type Stats struct {
 	PinnedPages    int // protected by a pin
 	EvictablePages int // Pages - PinnedPages: what repeated eviction would give
 
-	Lookups        int64 // calls of Match
-	LookedUpTokens int64 // their tokens
-	HitTokens      int64 // of which were cached; HitTokens/LookedUpTokens is the hit rate
-	Splits         int64 // of edges
-	Evictions      int64 // of leaves, removals included
+	Splits    int64 // of edges
+	Evictions int64 // of leaves, removals included
 }
 
 // NodeView is one node as Walk shows it. Its slices are valid during the visit.
@@ -97,7 +94,7 @@ type NodeView struct {
 // returns an error has changed nothing, the logical clock included; Match and Walk return none.
 type Cache interface {
 	// Match finds the longest cached prefix of tokens in scope, in whole pages, and appends its pages to dst. It
-	// changes nothing but the order of eviction and the sums of Stats.
+	// changes nothing but the order of eviction. Callers look up more than once for a request: hit rates are theirs to count.
 	Match(scope string, tokens []int32, dst []kv.PageID) Match
 	// Pin protects the first tokens tokens of a match, and no more, from eviction until Unpin. For 0 tokens it returns
 	// the Ref 0. Errors: ErrTokens, ErrStale; the caller matches again after the latter.

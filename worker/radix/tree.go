@@ -127,8 +127,6 @@ func (t *Tree) touch(at index) {
 
 // Match implements Cache.
 func (t *Tree) Match(scope string, tokens []int32, dst []kv.PageID) Match {
-	t.stats.Lookups++
-	t.stats.LookedUpTokens += int64(len(tokens))
 	none := Match{Pages: dst, Source: NoSeq}
 	root := t.scopes[scope]
 	if root == 0 {
@@ -139,7 +137,6 @@ func (t *Tree) Match(scope string, tokens []int32, dst []kv.PageID) Match {
 		return none
 	}
 	t.touch(at)
-	t.stats.HitTokens += int64(n)
 	// Pages are written from the last to the first, on the way back to the root.
 	base, pages := len(dst), n/t.pageTokens
 	dst = slices.Grow(dst, pages)[:base+pages]

@@ -89,14 +89,11 @@ func (c *Naive) touch(scope string, tokens []int32) {
 
 // Match implements radix.Cache.
 func (c *Naive) Match(scope string, tokens []int32, dst []kv.PageID) radix.Match {
-	c.sums.Lookups++
-	c.sums.LookedUpTokens += int64(len(tokens))
 	m := radix.Match{Pages: dst, Source: radix.NoSeq}
 	n, at := c.longest(scope, tokens)
 	if n == 0 {
 		return m
 	}
-	c.sums.HitTokens += int64(n)
 	c.touch(scope, tokens[:n])
 	m.Tokens, m.At = n, radix.Position(at.id)
 	dst = append(dst, at.pages[:n/c.pageTokens]...)
