@@ -80,7 +80,7 @@ int32_t cadence_grammar_allowed(cadence_grammar * grammar, int32_t n, const llam
 // Moves on by a token. Returns 0, 1 if the token may not come next and nothing has moved, or CADENCE_EXCEPTION.
 int32_t cadence_grammar_accept(cadence_grammar * grammar, llama_token token, char * error);
 
-// The operation of attention.cpp alone, for tests: out[token][head] of q[token][head], k and v[cell][group], mask[token][cell] (in half
+// The operation of attention_linux.cpp alone, for tests: out[token][head] of q[token][head], k and v[cell][group], mask[token][cell] (in half
 // precision, 0 or -infinity), each of width floats, by threads one after the other. It returns false if ggml's own operation would be used.
 typedef struct {
     int32_t width, tokens, heads, groups, cells, threads;

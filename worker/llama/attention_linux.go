@@ -14,7 +14,7 @@ type attention struct {
 	scale                                        float32
 }
 
-// attend computes attention.cpp's operation alone, for tests. It returns false if ggml's own would be used for the shape.
+// attend computes attention_linux.cpp's operation alone, for tests. It returns false if ggml's own would be used for the shape.
 func (a attention) attend(q []float32, k, v, mask []uint16, out []float32) bool {
 	return bool(C.cadence_attend(C.cadence_attention{
 		width: C.int32_t(a.width), tokens: C.int32_t(a.tokens), heads: C.int32_t(a.heads), groups: C.int32_t(a.groups),
