@@ -90,7 +90,7 @@ func TestLogprobsOfChat(t *testing.T) {
 	h.serve(answer)
 	body := func(more string) string { return chatBody("a", `,"logprobs":true,"top_logprobs":2`+more) }
 	res := h.post(t, chatPath, body(""))
-	whole := choice[chatLogprobs](t, string(res.body))
+	whole := choice[chatLogprobs](t, res.body)
 	var got []string
 	for _, c := range whole.Content {
 		line := fmt.Sprint(c.Token, c.Logprob, c.Bytes)
@@ -120,7 +120,7 @@ func TestLogprobsOfChat(t *testing.T) {
 		t.Errorf("end %+v", events)
 	}
 	// Nobody else gets any, whatever the worker sends.
-	if res := h.post(t, chatPath, chatBody("a", "")); strings.Contains(string(res.body), "logprobs") {
+	if res := h.post(t, chatPath, chatBody("a", "")); strings.Contains(res.body, "logprobs") {
 		t.Errorf("not asked for: %s", res.body)
 	}
 }

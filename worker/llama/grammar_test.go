@@ -51,7 +51,7 @@ func TestGrammarSteps(t *testing.T) {
 			if allows(t, g, c) {
 				t.Errorf("%c may come instead of %q", c, step.yes)
 			}
-			if err := g.Accept(Token(c)); !errors.Is(err, ErrNotAllowed) {
+			if err := g.Accept(c); !errors.Is(err, ErrNotAllowed) {
 				t.Errorf("accepting %c: %v", c, err)
 			}
 		}

@@ -457,15 +457,15 @@ func (d *driver) misuse() {
 		case 2:
 			_ = d.try("fill too little", func(w world, i int) error { return w.kv.Fill(&s.tables[i], len(s.tokens)-1) })
 		case 3:
-			d.try("reserve too much", func(w world, i int) error { return w.kv.Reserve(&s.tables[i], 100*d.size) })
+			_ = d.try("reserve too much", func(w world, i int) error { return w.kv.Reserve(&s.tables[i], 100*d.size) })
 		default:
-			d.try("fork into itself", func(w world, i int) error { return w.kv.Fork(&s.tables[i], &s.tables[i]) })
+			_ = d.try("fork into itself", func(w world, i int) error { return w.kv.Fork(&s.tables[i], &s.tables[i]) })
 		}
 		return
 	}
 	if d.next(2) == 0 {
-		d.try("unpin nothing", func(w world, i int) error { return w.cache.Unpin(1 << 60) })
-		d.try("pin too much", func(w world, i int) error { _, err := w.cache.Pin(radix.Match{}, d.size); return err })
+		_ = d.try("unpin nothing", func(w world, i int) error { return w.cache.Unpin(1 << 60) })
+		_ = d.try("pin too much", func(w world, i int) error { _, err := w.cache.Pin(radix.Match{}, d.size); return err })
 		return
 	}
 	// Any pages: most do not fit. What does fit goes out again.
