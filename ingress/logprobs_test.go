@@ -137,7 +137,7 @@ func TestLogprobsOfCompletion(t *testing.T) {
 		Offset: []int{0, 1, 2, 2},
 	}
 	res := h.post(t, completionPath, body(""))
-	if got := choice[completionLogprobs](t, string(res.body)); !reflect.DeepEqual(got, want) {
+	if got := choice[completionLogprobs](t, res.body); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	if n := <-asked; n != 3 {
