@@ -22,6 +22,8 @@ type Request struct {
 	Scope          string // of the prefix cache
 	// Forced, if not nil, are the tokens that the sequence goes on with, whatever the backend says (teacher forcing).
 	Forced []int32
+
+	logits []float32 // of Forced, when they were said alone; nil if nobody asked
 }
 
 // Driver runs requests on a backend, step by step.

@@ -18,10 +18,11 @@ type Suite struct {
 	// cells.
 	New func(testing.TB) worker.Backend
 	// When the same sequence is computed in another way (in a batch, in chunks, resumed), under teacher forcing, an exact
-	// engine makes the same choices. One that rounds may do otherwise where it prefers its choice by at most Tie, and in
-	// at most the share TieRatio of all tokens. Lead says by how much the backend prefers chosen to other in a row of
-	// the step that it has just executed; nil is for exact engines.
-	Lead          func(b worker.Backend, row int, chosen, other int32) float32
+	// engine makes the same choices. One that rounds may do otherwise where what it chose and what it chose before score
+	// as good as equal: they differ by at most Tie, in at most the share TieRatio of all tokens. Metamorphic measures first,
+	// within Tie, what rounding does, and bounds the rest by that. Logit is the backend's raw score of a token in a row of
+	// the step that it has just executed; the suite applies the penalties. Nil is for exact engines.
+	Logit         func(b worker.Backend, row int, token int32) float32
 	Tie, TieRatio float32
 }
 
@@ -60,22 +61,36 @@ func requests(b worker.Backend, n int) []Request {
 // fails the test where the backend chooses another token.
 func (s Suite) again(t *testing.T, what string, b worker.Backend, cfg batch.Config, reqs []Request) *Driver {
 	t.Helper()
+	d, _ := s.measured(t, what, b, cfg, reqs)
+	return d
+}
+
+// measured is again; it returns what the backend's rounding has done, too: the widest lead of a token over the forced one,
+// or by how much the forced one's logit is not what it was alone.
+func (s Suite) measured(t *testing.T, what string, b worker.Backend, cfg batch.Config, reqs []Request) (*Driver, float32) {
+	t.Helper()
 	d := NewDriver(t, b, cfg)
 	all, ties := 0, 0
-	var widest float32
+	var widest, noise float32
 	d.OnRow = func(_ *batch.Entry, row, request, index int, token int32) {
-		forced := reqs[request].Forced[index]
+		r := &reqs[request]
+		forced := r.Forced[index]
 		all++
+		if s.Logit != nil && r.logits != nil {
+			change := s.Logit(b, row, forced) - r.logits[index]
+			noise = max(noise, change, -change)
+		}
 		if token == forced {
 			return
 		}
-		if s.Lead == nil {
+		if s.Logit == nil {
 			t.Errorf("%s: request %d says %d at %d, said %d alone", what, request, token, index, forced)
 			return
 		}
-		lead := s.Lead(b, row, token, forced)
-		ties, widest = ties+1, max(widest, lead)
-		if lead > s.Tie {
+		// A choice by wrong penalties leads by less than nothing.
+		lead := r.penalized(s.Logit(b, row, token), token, index) - r.penalized(s.Logit(b, row, forced), forced, index)
+		ties, widest = ties+1, max(widest, lead, -lead)
+		if max(lead, -lead) > s.Tie {
 			t.Errorf("%s: request %d says %d at %d, said %d alone, by a lead of %.4f", what, request, token, index, forced, lead)
 		}
 	}
@@ -88,7 +103,31 @@ func (s Suite) again(t *testing.T, what string, b worker.Backend, cfg batch.Conf
 	if all == 0 || float32(ties) > s.TieRatio*float32(all) {
 		t.Errorf("%s: %d of %d tokens were ties", what, ties, all)
 	}
-	return d
+	return d, max(noise, widest)
+}
+
+// penalized is a token's score after the penalties of the forced tokens before index, from its logit.
+func (r *Request) penalized(logit float32, token int32, index int) float32 {
+	said := 0
+	for _, part := range [][]int32{r.Output, r.Forced[:index]} {
+		for _, id := range part {
+			if id == token {
+				said++
+			}
+		}
+	}
+	p := &r.Sampling
+	if p.RepetitionPenalty != 0 && (said > 0 || slices.Contains(r.Prompt, token)) {
+		if logit > 0 {
+			logit /= p.RepetitionPenalty
+		} else {
+			logit *= p.RepetitionPenalty
+		}
+	}
+	if said > 0 {
+		logit -= p.PresencePenalty + p.FrequencyPenalty*float32(said)
+	}
+	return logit
 }
 
 // alone runs each request by itself.
