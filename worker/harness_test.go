@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -202,6 +203,42 @@ func (r *rig) lastState(what string, ok func(*schema.WorkerState) bool) schema.W
 		return false
 	})
 	return s
+}
+
+// metrics are the worker's: counters, gauges, and how many observations a histogram has; labels follow the name after
+// slashes.
+func (r *rig) metrics() map[string]float64 {
+	r.t.Helper()
+	families, err := r.reg.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name := f.GetName()
+			for _, l := range m.GetLabel() {
+				name += "/" + l.GetValue()
+			}
+			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return got
+}
+
+// idle waits until nothing is reserved, and fails the test unless the pages in use by then are those of cached prefixes.
+func (r *rig) idle() {
+	r.t.Helper()
+	r.lastState("an idle heartbeat", func(s *schema.WorkerState) bool { return s.Running+s.Waiting == 0 && s.KVFreePages == s.KVPages })
+	m := r.metrics()
+	// The engine gives a room back before it counts its pages.
+	for end := time.Now().Add(5 * time.Second); (m["cadence_worker_kv_used_pages"] != m["cadence_worker_kv_cached_pages"] || m["cadence_worker_running"] != 0) && time.Now().Before(end); m = r.metrics() {
+		runtime.Gosched()
+	}
+	if m["cadence_worker_kv_reserved_pages"] != 0 || m["cadence_worker_running"] != 0 || m["cadence_worker_kv_used_pages"] != m["cadence_worker_kv_cached_pages"] {
+		r.t.Errorf("with nothing to do, %v requests run, %v pages are reserved, %v used, %v cached", m["cadence_worker_running"],
+			m["cadence_worker_kv_reserved_pages"], m["cadence_worker_kv_used_pages"], m["cadence_worker_kv_cached_pages"])
+	}
 }
 
 func newID(t testing.TB) schema.RequestID {

@@ -13,14 +13,14 @@ import (
 	"github.com/cadence-slo/cadence/worker/mock"
 )
 
-// Ten thousand requests, most of them cancelled at some moment: each has one terminal event, and the engine is as empty
-// after as before.
+// Ten thousand requests in an engine that promises more than it has, most of them cancelled at some moment: each has one
+// terminal event, and the engine is as empty after as before.
 func TestCancelsGiveEverythingBack(t *testing.T) {
 	const n = 10_000
 	r := start(t, func(c *worker.Config, m *mock.Config) {
-		c.StepSample = 1 << 30
+		c.StepSample, c.KVOvercommit = 1<<30, 3
 		m.StepBase = 50 * time.Microsecond
-		m.Sequences, m.KVCells, m.ContextTokens = 32, 4096, 512
+		m.Sequences, m.KVCells, m.ContextTokens = 32, 1024, 512
 	})
 	rng := rand.New(rand.NewPCG(3, 4))
 	var items []schema.DispatchItem
@@ -60,9 +60,10 @@ func TestCancelsGiveEverythingBack(t *testing.T) {
 	r.wait("the end of all", func() bool {
 		return r.count(schema.Finished)+r.count(schema.Cancelled)+r.count(schema.Failed) >= accepted
 	})
-	r.lastState("an idle heartbeat", func(s *schema.WorkerState) bool {
-		return s.Running+s.Waiting == 0 && s.KVFreePages == s.KVPages
-	})
+	r.idle()
+	if n := r.metrics()["cadence_worker_preemptions_total"]; n < 10 {
+		t.Errorf("%v preemptions: the load is too light", n)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	terminal := map[schema.RequestID]int{}
@@ -79,7 +80,7 @@ func TestCancelsGiveEverythingBack(t *testing.T) {
 			t.Errorf("%s ended %d times", id, n)
 		}
 	}
-	t.Logf("%d finished, %d cancelled, %d dispatches met a full worker", r.count(schema.Finished), r.count(schema.Cancelled), open)
+	t.Logf("%d finished, %d cancelled, %d preemptions, %d dispatches met a full worker", r.count(schema.Finished), r.count(schema.Cancelled), r.count(schema.Preempted), open)
 }
 
 // Requests of 500 prompt and 8 output tokens through dispatch, engine at no cost, tokens and stored events, with 32 in

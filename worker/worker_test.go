@@ -55,20 +55,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	}
 	r.dispatch(1, schema.DispatchItem{Attempt: 1, Request: []byte(`{}`)})
 	r.lastState("an idle heartbeat", func(s *schema.WorkerState) bool { return s.Running+s.Waiting == 0 })
-	families, err := r.reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			name := f.GetName()
-			for _, l := range m.GetLabel() {
-				name += "/" + l.GetValue()
-			}
-			got[name] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
+	got := r.metrics()
 	for name, want := range map[string]float64{
 		"cadence_worker_ended_total/length": 3, "cadence_worker_ended_total/stop": 0, "cadence_worker_verdicts_total/accepted": 3,
 		"cadence_worker_verdicts_total/invalid": 1, "cadence_worker_prefill_tokens_total": 30, "cadence_worker_output_tokens_total": 21,
