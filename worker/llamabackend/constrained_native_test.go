@@ -106,7 +106,54 @@ func TestGrammarsHold(t *testing.T) {
 	}
 }
 
-// A request that goes on elsewhere, or again after a preemption, is where it was in its grammar.
+// A request that is preempted, again and again, is where it was in its grammar when it goes on, whatever the chunks that bring
+// it there.
+func TestGrammarGoesOnAfterPreemptions(t *testing.T) {
+	b := open(t, nil)
+	long := []string{constrained[0], constrained[1], constrained[4], constrained[5], constrained[8], constrained[9]}
+	for _, chunk := range []int{2, 3, 7, 16} {
+		t.Run(fmt.Sprint(chunk), func(t *testing.T) {
+			cfg := workertest.PlannerConfig(b)
+			cfg.PageTokens, cfg.KVPages, cfg.MaxBatch, cfg.ChunkTokens, cfg.Overcommit = 4, 44, 16, chunk, 8
+			cfg.PrefixCache = chunk%2 == 0
+			d := workertest.NewDriver(t, b, cfg)
+			var schemas []string // by request
+			for i := range 4 * len(long) {
+				s := long[i%len(long)]
+				schemas = append(schemas, s)
+				d.Add(t, workertest.Request{Prompt: tokens(t, b, fmt.Sprintf("%d as JSON:", i)), MaxNew: 160, Grammar: gbnf(t, s),
+					Sampling: schema.Sampling{Temperature: 1, FrequencyPenalty: 0.5, Seed: uint64(100*chunk + i)}})
+			}
+			for d.Step(t) {
+			}
+			whole := 0
+			for i, s := range schemas {
+				out, err := d.Output(i)
+				if err != nil {
+					t.Errorf("request %d: %v", i, err)
+					continue
+				}
+				text, ended := said(t, b, out)
+				if !ended {
+					if len(out) != 160 || !grammartest.Prefix(text) {
+						t.Errorf("%d tokens do not begin JSON: %q", len(out), text)
+					}
+					continue
+				}
+				whole++
+				if err := grammartest.Valid(s, text); err != nil {
+					t.Errorf("%s\n%s: %v", s, text, err)
+				}
+			}
+			t.Logf("%d preemptions, %d of %d came to an end", d.Preempted, whole, len(schemas))
+			if d.Preempted < 8 || whole < len(schemas)/2 {
+				t.Error("not the test that it should be")
+			}
+		})
+	}
+}
+
+// A request that goes on elsewhere is where it was in its grammar.
 func TestGrammarGoesOn(t *testing.T) {
 	b := open(t, nil)
 	r := workertest.Request{Prompt: tokens(t, b, "JSON:"), MaxNew: 60, Sampling: schema.Sampling{Temperature: 1, Seed: 5},
