@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,9 @@ func TestExamplesCanBeRun(t *testing.T) {
 			t.Errorf("%s has no example", where)
 		}
 		for _, words := range examples(text) {
+			if at := slices.Index(words, ">"); at >= 0 { // the shell's
+				words = words[:at]
+			}
 			cli, err := parse(t, words...)
 			if err != nil {
 				t.Errorf("%s: cadence %q: %v", where, words, err)
