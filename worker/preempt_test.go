@@ -116,7 +116,7 @@ func TestPreemptedRequestsGoOn(t *testing.T) {
 		t.Errorf("%d preemptions, cached tokens: %t: not the test that it should be", n, cached)
 	}
 	r.idle()
-	if m := r.metrics(); int(m["cadence_worker_preemptions_total"]) < n || m["cadence_worker_preempted_tokens_total"] == 0 {
+	if m := r.metrics(); int(m["cadence_worker_preemptions_total"]) != n || m["cadence_worker_preempted_tokens_total"] == 0 {
 		t.Errorf("%v preemptions of %v tokens counted, %d in the log", m["cadence_worker_preemptions_total"], m["cadence_worker_preempted_tokens_total"], n)
 	}
 }

@@ -37,6 +37,8 @@ type run struct {
 	// Guarded by the outbox's mutex; the publisher owns sending until the next swap.
 	pending, sending bundle
 	queued           bool
+
+	preempted uint32 // events so far; owned by the publisher
 }
 
 // newRun reads an item of a dispatch for an engine. Its error is for the log: the item gets VerdictInvalid.
@@ -110,8 +112,13 @@ func wall() int64 { return time.Now().UnixNano() }
 
 // event completes a note with what is known of the run.
 func (r *run) event(n *note, w schema.WorkerID, model string) *schema.Event {
+	ordinal := uint32(0)
+	if n.typ == schema.Preempted {
+		ordinal = r.preempted
+		r.preempted++
+	}
 	return &schema.Event{
-		Type: n.typ, Time: n.time, Source: string(w), Request: r.req.ID, Attempt: r.attempt,
+		Type: n.typ, Ordinal: ordinal, Time: n.time, Source: string(w), Request: r.req.ID, Attempt: r.attempt,
 		Pool: r.req.Pool, Model: model, Tenant: r.req.Tenant, Ingress: r.req.Ingress, Worker: w, Kind: r.req.Kind, Class: r.req.Class,
 		Reason: n.reason, Message: n.message,
 		PromptTokens: int32(len(r.req.Prompt)), MaxTokens: r.req.MaxTokens, OutputTokens: n.output, CachedTokens: n.cached, ResumeTokens: int32(len(r.resume)),
