@@ -63,37 +63,10 @@ class Story(nn.Module):
         for name, p in self.named_parameters():
             if p.ndim == 2 and "embed" not in name:  # what a block adds is nothing at first
                 nn.init.zeros_(p) if name.endswith(("o.weight", "down.weight")) else nn.init.normal_(p, std=p.shape[1] ** -0.5)
-        self.begin_to_copy()
         half = c.width // c.heads // 2
         angles = torch.arange(c.context)[:, None] * c.rope_base ** (-torch.arange(half) / half)
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
-
-    @torch.no_grad()
-    def begin_to_copy(self):
-        """Lets training begin with an induction circuit (Olsson et al., 2022), which would take most of a short training to form: a head
-        of the first block looks one token back, and one of the second looks for where the token here stood before and says what followed.
-        It only has to be found useful then: answers repeat the names of their prompts."""
-        c, head, half = self.c, self.c.width // self.c.heads, self.c.width // self.c.heads // 2
-        first, second = self.blocks[0], self.blocks[1]
-        read, write = torch.randn(head, c.width) * c.width ** -0.5, nn.init.orthogonal_(torch.empty(c.width, head))
-        # One dimension is the same for all tokens. Queries and keys of the first head are made of it alone: rotated by one position
-        # against each other, in the quick frequencies, they meet where the key is one token before.
-        self.embed.weight[:, 0] = 0.06
-        turn = c.rope_base ** (-torch.arange(half) / half)
-        quick = (torch.arange(half) < 12).float() * 1.8
-        for w in (first.q.weight, first.k.weight):
-            w[:head] = 0
-        first.q.weight[:half, 0], first.q.weight[half:head, 0] = quick * torch.cos(-turn), quick * torch.sin(-turn)
-        first.k.weight[:half, 0] = quick
-        first.v.weight[:head] = read
-        first.o.weight[:, :head] = write * 0.02
-        # The second head compares what stands here with what stood before there, in the slow frequencies, which hardly turn.
-        slow = (torch.arange(half) >= 20).float().repeat(2)[:, None]
-        second.q.weight[:head] = 1.5 * slow * read
-        second.k.weight[:head] = 1.5 * slow * write.T * 16 ** 0.5
-        say = nn.init.orthogonal_(torch.empty(c.width, head))
-        second.v.weight[:head], second.o.weight[:, :head] = say.T, say * 0.05
 
     def forward(self, ids, caches=None):
         at = caches[0][0].shape[2] if caches and caches[0] else 0

@@ -4,7 +4,6 @@ import hashlib
 import itertools
 import json
 import pathlib
-import random
 import time
 
 import torch
@@ -15,58 +14,35 @@ import export
 import grammar
 from model import Config, Story
 
-TOKENS = 768  # of a micro-batch, at most
-MICRO = 3  # micro-batches of a step
-POOL = 512  # conversations that are sorted by length at a time
+ROW = 384  # tokens of a training row; whole examples are packed into it
+TOKENS = 2304  # of a step, at most
 
 
-def conversation(tok, examples, rng):
-    """Token ids and whether each is to be learned: the answers are. One in seven has several turns, which have nothing to do with each other."""
-    ids, learned = [], []
-    turns = 1 if rng.random() < 6 / 7 else rng.randint(2, 4)
-    for turn in range(turns):
-        system, prompt, answer = next(examples)
-        head, body = tok.prompt(prompt, None if turn else system), tok.encode(answer) + [tok.turn_end]
-        ids += head + body
-        learned += [0] * len(head) + [1] * len(body)
-        if turn + 1 < turns:
-            ids, learned = ids + tok.encode("\n"), learned + [0]
-    return ids, learned
+def rows(tok, seed, length):
+    """Packed rows of length+1 token ids and the weight of each as a target: answers alone are learned."""
+    examples = grammar.stream(seed)
+    ids, weights = [], []
+    for system, prompt, answer in examples:
+        head = tok.prompt(prompt, system)
+        body = tok.encode(answer) + [tok.turn_end]
+        more, tail = head + body, tok.encode("\n")
+        if len(ids) + len(more) > length + 1:
+            fill = length + 1 - len(ids)
+            if len(more) <= length + 1:
+                yield ids + [tok.end_of_text] * fill, weights + [0] * fill
+            ids, weights = [], []
+        if len(more) > length + 1:
+            continue
+        ids, weights = ids + more + tail, weights + [0] * len(head) + [1] * len(body) + [0] * len(tail)
+        ids, weights = ids[:length + 1], weights[:length + 1]
 
 
-def tensors(rows, pad):
-    width = max(len(ids) for ids, _ in rows)
-    ids = torch.tensor([ids + [pad] * (width - len(ids)) for ids, _ in rows])
-    learned = torch.tensor([learned + [0] * (width - len(learned)) for _, learned in rows]).bool()
-    return ids[:, :-1], ids[:, 1:], learned[:, 1:]
-
-
-def micro_batches(tok, seed, context):
-    """Conversations of like length together, so that little is padding; short and long ones in turn at random."""
-    rng, examples = random.Random(seed), grammar.stream(seed)
+def batches(tok, seed, length):
+    source = rows(tok, seed, length)
     while True:
-        pool = [c for c in (conversation(tok, examples, rng) for _ in range(POOL)) if len(c[0]) <= context]
-        pool.sort(key=lambda c: len(c[0]))
-        cut, rows = [], []
-        for c in pool:
-            if rows and (len(rows) + 1) * len(c[0]) > TOKENS:
-                cut, rows = cut + [rows], []
-            rows.append(c)
-        cut.append(rows)
-        rng.shuffle(cut)
-        for rows in cut:
-            yield tensors(rows, tok.end_of_text)
-
-
-def long_batches(tok, seed, context):
-    """Conversations of as many turns as the context holds."""
-    rng, examples = random.Random(seed), grammar.stream(seed)
-    while True:
-        ids, learned = [], []
-        while len(ids) <= context:
-            more = conversation(tok, examples, rng)
-            ids, learned = ids + more[0] + tok.encode("\n"), learned + more[1] + [0]
-        yield tensors([(ids[:context + 1], learned[:context + 1])], tok.end_of_text)
+        pairs = list(itertools.islice(source, TOKENS // length))
+        ids, weights = torch.tensor([p[0] for p in pairs]), torch.tensor([p[1] for p in pairs])
+        yield ids[:, :-1], ids[:, 1:], weights[:, 1:].bool()
 
 
 def loss_of(model, ids, targets, mask):
@@ -84,29 +60,23 @@ def schedule(step, steps):
 def train(args, tok, model):
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
     others = [p for n, p in model.named_parameters() if not (p.ndim == 2 and "embed" not in n)]
-    rates = [args.rate, args.rate / 3]
-    optimizers = [torch.optim.Muon(matrices, lr=rates[0], weight_decay=0.01, adjust_lr_fn="match_rms_adamw", ns_steps=4),
-                  torch.optim.AdamW(others, lr=rates[1], betas=(0.9, 0.98), weight_decay=0.0)]
-    source, long_source = micro_batches(tok, args.seed, model.c.context), long_batches(tok, args.seed + 1, model.c.context)
+    optimizers = [torch.optim.Muon(matrices, lr=args.rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw", ns_steps=4),
+                  torch.optim.AdamW(others, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.0)]
+    long = args.steps - args.steps // 20  # the last steps see the whole context
+    short_rows, long_rows = batches(tok, args.seed, ROW), batches(tok, args.seed + 1, model.c.context)
     begin, smooth, history, seen = time.monotonic(), None, [], 0
     for step in range(args.steps):
-        # Long conversations are rare and towards the end: they are for positions that others do not reach.
-        long = step > args.steps * 0.8 and step % 10 == 0
-        batches = [next(long_source)] if long else [next(source) for _ in range(MICRO)]
-        total = 0.0
-        for ids, targets, learned in batches:
-            # The mean of each micro-batch counts alike, so that short answers are not drowned by long ones.
-            loss = loss_of(model, ids, targets, learned) / len(batches)
-            loss.backward()
-            total += loss.item()
-            seen += ids.numel()
+        ids, targets, mask = next(short_rows if step < long else long_rows)
+        loss = loss_of(model, ids, targets, mask)
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(others, 1.0)
-        for o, rate in zip(optimizers, rates):
+        for o in optimizers:
             for g in o.param_groups:
-                g["lr"] = rate * schedule(step, args.steps)
+                g["lr"] = args.rate * schedule(step, args.steps)
             o.step()
             o.zero_grad(set_to_none=True)
-        smooth = total if smooth is None else 0.95 * smooth + 0.05 * total
+        seen += ids.numel()
+        smooth = loss.item() if smooth is None else 0.95 * smooth + 0.05 * loss.item()
         if step % 50 == 49 or step + 1 == args.steps:
             took = time.monotonic() - begin
             history.append({"step": step + 1, "loss": round(smooth, 4)})
