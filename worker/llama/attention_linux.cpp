@@ -20,6 +20,10 @@
 #include <cstring>
 #include <vector>
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 // The head of ggml's own struct (ggml-cpu-impl.h): all that is used here.
 struct ggml_compute_params {
     int ith, nth; // this thread, of how many
@@ -56,8 +60,34 @@ inline float power(float x) {
     return p * scale;
 }
 
+// convert widens n values, a multiple of the lanes.
+inline void convert(const void * from, float * to, int n) {
+    const auto * x = static_cast<const ggml_fp16_t *>(from);
+#if defined(__AVX512F__)
+    for (int i = 0; i < n; i += 16) {
+        _mm512_storeu_ps(to + i, _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(x + i))));
+    }
+#elif defined(__F16C__)
+    for (int i = 0; i < n; i += 8) {
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x + i))));
+    }
+#else
+    ggml_cpu_fp16_to_fp32(x, to, n);
+#endif
+}
+
 // dot adds up in lanes, and these in pairs. So does score, for many queries at once: both come to the same bits.
 inline float dot(const float * a, const float * b, int n) {
+#if defined(__AVX512F__)
+    __m512 sum = _mm512_setzero_ps();
+    for (int i = 0; i < n; i += lanes) {
+        sum = _mm512_fmadd_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i), sum);
+    }
+    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(sum), 1)));
+    const __m128 four  = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two   = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+#else
     float sum[lanes] = {};
     for (int i = 0; i < n; i += lanes) {
         for (int l = 0; l < lanes; ++l) {
@@ -70,6 +100,7 @@ inline float dot(const float * a, const float * b, int n) {
         }
     }
     return sum[0];
+#endif
 }
 
 // What one thread needs; kept between calls.
@@ -100,7 +131,7 @@ struct attention {
     // list fills s.cells with what tokens [from, to) attend to, and returns how many of them the token with most of them
     // attends to itself.
     int list(scratch & s, int from, int to) const {
-        s.any.assign(span, 0);
+        s.any.assign(span + sizeof(uint64_t), 0);
         uint8_t * any = s.any.data();
         int       most = 0;
         for (int t = from; t < to; ++t) {
@@ -114,9 +145,13 @@ struct attention {
             most = std::max(most, count);
         }
         s.cells.clear();
-        for (int c = 0; c < span; ++c) {
-            if (any[c]) {
-                s.cells.push_back(c);
+        for (int from_cell = 0; from_cell < span; from_cell += sizeof(uint64_t)) { // most are other sequences'
+            uint64_t eight;
+            std::memcpy(&eight, any + from_cell, sizeof eight);
+            for (int c = from_cell; eight != 0 && c < from_cell + 8; ++c) {
+                if (any[c]) {
+                    s.cells.push_back(c);
+                }
             }
         }
         return most;
@@ -148,8 +183,8 @@ struct attention {
             for (int j = 0; j < n; ++j) {
                 const int cell = s.cells[first + j];
                 float *   key  = many ? s.one : s.key + j * dk;
-                ggml_cpu_fp16_to_fp32(reinterpret_cast<const ggml_fp16_t *>(at(k, cell, group)), key, dk);
-                ggml_cpu_fp16_to_fp32(reinterpret_cast<const ggml_fp16_t *>(at(v, cell, group)), s.value + j * dv, dv);
+                convert(at(k, cell, group), key, dk);
+                convert(at(v, cell, group), s.value + j * dv, dv);
                 for (int d = 0; many && d < dk; ++d) {
                     s.key[d * block + j] = key[d];
                 }
@@ -222,7 +257,7 @@ struct attention {
             const uint16_t * m     = masked(from + r / share);
             float *          score = &s.score[r * block];
             float            most  = s.most[r];
-            for (int j = 0; j < n; ++j) {
+            for (int j = 0; j < n && rows > share; ++j) { // a token alone sees all that is on its list
                 score[j] = m[s.cells[first + j]] == negative ? -INFINITY : score[j];
             }
             std::fill(score + n, score + block, -INFINITY);
