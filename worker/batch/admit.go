@@ -170,13 +170,29 @@ func (p *Planner) repin(s *slot, tokens int) {
 // takeID returns a sequence id that nobody holds, at the expense of the cache if need be, or -1.
 func (p *Planner) takeID() SeqID {
 	for len(p.ids) == 0 {
-		if p.cache == nil || !p.evict() {
+		if p.cache == nil || !p.handOver() && !p.evict() {
 			return -1
 		}
 	}
 	id := p.ids[len(p.ids)-1]
 	p.ids = p.ids[:len(p.ids)-1]
 	return id
+}
+
+// handOver makes running sequences the owners of the prefixes that they use, so that the ids that hold these are free. It
+// reports whether one is.
+func (p *Planner) handOver() bool {
+	for _, i := range p.order {
+		if s := &p.slots[i]; s.pinned {
+			if former, ok := p.cache.Adopt(s.pin, s.seq); ok {
+				p.pass(former, 0)
+			}
+		}
+		if len(p.ids) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // makeRoom evicts until so many pages are free. If that cannot be, it evicts nothing.

@@ -504,6 +504,37 @@ func TestCancelsConserve(t *testing.T) {
 	e.empty()
 }
 
+// Prefixes that running sequences use need no sequence ids of their own: as many run as there are ids.
+func TestCachedPrefixesYieldTheirIDs(t *testing.T) {
+	cfg := batch.Config{PageTokens: 4, KVPages: 200, Sequences: 6, MaxBatch: 6, BatchTokens: 400, ChunkTokens: 400, ContextTokens: 64, PrefixCache: true, CacheOutput: true}
+	e := newEngine(t, cfg)
+	prompt := func(i int) []int32 {
+		p := tokens(20)
+		for k := range p {
+			p[k] += int32(i) << 8
+		}
+		return p
+	}
+	id := batch.ID(0)
+	for round := range 4 {
+		for i := range 6 {
+			id++
+			if err := e.addSequence(batch.Sequence{ID: id, Prompt: prompt(i), MaxNew: 10}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.step()
+		if u := e.p.Usage(); u.Running != 6 || u.Waiting != 0 {
+			t.Errorf("round %d: %+v", round, u)
+		}
+		e.run()
+	}
+	if n := e.p.Totals(); n.CachedTokens == 0 {
+		t.Errorf("the prefixes were not used: %+v", n)
+	}
+	e.empty()
+}
+
 func TestAddRefusesTheImpossible(t *testing.T) {
 	e := newEngine(t, small())
 	for i, c := range []struct {

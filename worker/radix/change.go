@@ -231,6 +231,18 @@ func (t *Tree) Remove(ref Ref) (Evicted, bool, error) {
 	return t.take(at), true, nil
 }
 
+// Adopt implements Cache.
+func (t *Tree) Adopt(ref Ref, seq kv.SeqID) (former kv.SeqID, ok bool) {
+	at := t.resolve(uint64(ref))
+	if _, owns := t.Owned(seq); at == 0 || seq < 0 || owns || t.nodes[at].own == 0 || t.nodes[at].owner < 0 {
+		return NoSeq, false
+	}
+	former = t.nodes[at].owner
+	t.disown(at)
+	t.own(at, seq)
+	return former, true
+}
+
 // take takes an unpinned leaf out. Its parent, if it has no other child and is no root, becomes a leaf of the same
 // owner, who holds its cells too; a root without children goes.
 func (t *Tree) take(at index) Evicted {

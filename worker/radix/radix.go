@@ -107,6 +107,9 @@ type Cache interface {
 	Insert(scope string, tokens []int32, pages []kv.PageID, seq kv.SeqID) (Inserted, error)
 	// Owned returns how many tokens seq holds for the tree: the path of the leaf that it owns, if it owns one.
 	Owned(seq kv.SeqID) (tokens int, ok bool)
+	// Adopt makes seq, which holds the cells of the path that ref pins and owns nothing, the owner of its end, if that is a
+	// leaf, and returns who owned it: that id is not needed any more. Otherwise it reports false.
+	Adopt(ref Ref, seq kv.SeqID) (former kv.SeqID, ok bool)
 	// Evict takes out the least recently used unpinned leaf, if there is one.
 	Evict() (Evicted, bool)
 	// Remove unpins ref and takes its node out, as Evict does, if it is an unpinned leaf then; otherwise it reports

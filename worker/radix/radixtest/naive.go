@@ -228,6 +228,16 @@ func (c *Naive) Owned(seq kv.SeqID) (tokens int, ok bool) {
 	return 0, false
 }
 
+// Adopt implements radix.Cache.
+func (c *Naive) Adopt(ref radix.Ref, seq kv.SeqID) (former kv.SeqID, ok bool) {
+	n := c.byID(uint64(ref))
+	if _, owns := c.Owned(seq); n == nil || seq < 0 || owns || n.own == 0 || !c.leaf(n) {
+		return radix.NoSeq, false
+	}
+	former, n.owner = n.owner, seq
+	return former, true
+}
+
 // Evict implements radix.Cache.
 func (c *Naive) Evict() (radix.Evicted, bool) {
 	var oldest *node
