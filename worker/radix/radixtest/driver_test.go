@@ -105,6 +105,8 @@ func drive(t *testing.T, input []byte) *driver {
 			d.fail(d.pick())
 		case op < 30:
 			d.pinOld()
+		case op < 31:
+			d.adopt(d.pick())
 		default:
 			d.misuse()
 		}
@@ -336,6 +338,22 @@ func (d *driver) insert(s *sequence) {
 		s.inserted[i] = done[i].Ref
 	}
 	s.pinned = max(s.pinned, full)
+}
+
+// adopt makes a sequence the owner of what it pins, if that may be.
+func (d *driver) adopt(s *sequence) {
+	if s == nil || len(s.refs[0]) == 0 {
+		return
+	}
+	k := d.next(len(s.refs[0]))
+	type adopted struct {
+		former kv.SeqID
+		ok     bool
+	}
+	both(d, "adopt", func(w world, i int) adopted {
+		former, ok := w.cache.Adopt(s.refs[i][k], s.seq)
+		return adopted{former, ok}
+	})
 }
 
 // end ends a sequence, after having cached it if it is to be.
