@@ -274,25 +274,28 @@ func TestTextComesBackFromItsTokens(t *testing.T) {
 //
 //	go test -bench Step24 -benchmem ./worker/mock
 func BenchmarkStep24(b *testing.B) {
-	cfg := mock.FreeConfig()
-	cfg.ContextTokens, cfg.KVCells = 1<<30, 1<<40
-	m := open(b, cfg)
-	step := batch.Batch{Decodes: 24}
+	m := open(b, mock.FreeConfig())
+	step := batch.Batch{Decodes: 24, Entries: make([]batch.Entry, 24)}
 	rows := make([]batch.Row, 24)
-	for i := range rows {
-		if err := m.Start(batch.SeqID(i), &worker.Start{}); err != nil {
-			b.Fatal(err)
-		}
-		step.Entries = append(step.Entries, batch.Entry{Seq: batch.SeqID(i), Tokens: []int32{300}, Sample: true})
-	}
+	prompt, last := []int32{300}, make([]int32, 24)
 	b.ReportAllocs()
-	for b.Loop() {
+	for pos := int32(0); b.Loop(); pos = (pos + 1) % 1000 {
+		for i := range step.Entries {
+			e := &step.Entries[i]
+			if *e = (batch.Entry{Seq: batch.SeqID(i), Pos: pos, Tokens: prompt, Sample: true, Prefill: true}); pos > 0 {
+				last[i] = rows[i].Token
+				e.Tokens, e.Prefill = last[i:i+1], false
+				continue
+			}
+			if err := m.Apply(batch.Move{Kind: batch.MoveTrim, Dst: e.Seq}); err != nil {
+				b.Fatal(err)
+			}
+			if err := m.Start(e.Seq, &worker.Start{Prompt: prompt, IgnoreEOS: true}); err != nil {
+				b.Fatal(err)
+			}
+		}
 		if err := m.Step(&step, rows); err != nil {
 			b.Fatal(err)
-		}
-		for i := range step.Entries {
-			step.Entries[i].Pos++
-			step.Entries[i].Tokens[0] = rows[i].Token
 		}
 	}
 }

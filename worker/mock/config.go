@@ -17,7 +17,7 @@ type Config struct {
 	Model string // served name
 
 	ContextTokens int // longest prompt + output, ≥ 2
-	KVCells       int // tokens of all sequences together, ≥ 1
+	KVCells       int // tokens of all sequences together, in [1, 1<<24]
 	Sequences     int // in [1, 256]
 	BatchTokens   int // most tokens of a step, ≥ 1
 
@@ -65,7 +65,7 @@ func (c *Config) Validate() error {
 	}{
 		{"model", c.Model != "", c.Model, "a name"},
 		{"context_tokens", c.ContextTokens >= 2, c.ContextTokens, "2 and more"},
-		{"kv_cells", c.KVCells >= 1, c.KVCells, "1 and more"},
+		{"kv_cells", c.KVCells >= 1 && c.KVCells <= 1<<24, c.KVCells, "1 to 16777216"},
 		{"sequences", c.Sequences >= 1 && c.Sequences <= 256, c.Sequences, "1 to 256"},
 		{"batch_tokens", c.BatchTokens >= 1, c.BatchTokens, "1 and more"},
 		{"step_base", c.StepBase >= 0, c.StepBase, "0 and more"},
