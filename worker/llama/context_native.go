@@ -53,7 +53,6 @@ func NewContext(m *Model, options ContextOptions) (*Context, error) {
 		sequences:          C.uint32_t(options.Sequences),
 		threads:            C.int32_t(options.Threads),
 		batch_threads:      C.int32_t(options.BatchThreads),
-		plain_attention:    C.bool(options.PlainAttention),
 	}, (*C.int32_t)(flag), text.c())
 	if context == nil {
 		C.free(unsafe.Pointer(flag))

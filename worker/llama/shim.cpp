@@ -185,7 +185,7 @@ llama_context * cadence_context_new(llama_model * model, cadence_context_options
         params.n_seq_max           = options.sequences;
         params.n_threads           = options.threads;
         params.n_threads_batch     = options.batch_threads;
-        params.flash_attn_type     = options.plain_attention ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+        params.flash_attn_type     = LLAMA_FLASH_ATTN_TYPE_AUTO;
         params.kv_unified          = true;
         params.abort_callback      = abort_requested;
         params.abort_callback_data = abort_flag;

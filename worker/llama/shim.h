@@ -48,7 +48,6 @@ typedef struct cadence_context_options {
     uint32_t sequences;
     int32_t  threads;
     int32_t  batch_threads;
-    bool     plain_attention;
 } cadence_context_options;
 
 // NULL on error. While *abort_flag is not 0, decoding stops; the flag must outlive the context.

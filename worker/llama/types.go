@@ -84,9 +84,6 @@ type ContextOptions struct {
 	Sequences        int // sequence ids; at most MaxSequences
 	Threads          int // for batches of one token
 	BatchThreads     int // for larger batches
-	// PlainAttention computes every token against every cell in use and masks afterwards, as llama.cpp does without fused
-	// attention: slow with many sequences, and a NaN of one reaches all. It is for comparisons.
-	PlainAttention bool
 }
 
 // DefaultContextOptions suits a small model: 8,192 cells, 64 sequences, one thread. More threads than idle cores make decoding
