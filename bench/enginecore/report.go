@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/google/pprof/profile"
 )
 
@@ -158,55 +159,43 @@ func quantile(d []time.Duration, q float64) time.Duration {
 
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) error {
-	p := printer{w: w}
-	p.line("Engine profile of %s, %d threads: %d requests at once, %.0f %% with one of 4 system prompts of %d tokens and about %d more, answers of %d tokens",
+	p := printer.Printer{W: w}
+	p.Line("Engine profile of %s, %d threads: %d requests at once, %.0f %% with one of 4 system prompts of %d tokens and about %d more, answers of %d tokens",
 		r.Engine, r.Threads, r.Batch, 100*r.SharedRatio, r.SystemTokens, r.TailTokens, r.OutputTokens)
 	for i := range r.Arms {
 		r.Arms[i].write(&p)
 	}
 	if len(r.FastOverNaive) > 0 {
-		p.line("\nfast over naive, output tokens/s of neighbouring blocks: %.3f", r.FastOverNaive)
+		p.Line("\nfast over naive, output tokens/s of neighbouring blocks: %.3f", r.FastOverNaive)
 	}
 	if r.Engine == "mock" {
-		p.line("\nThe mock computes nothing: every step is the cores' own.")
-		return p.err
+		p.Line("\nThe mock computes nothing: every step is the cores' own.")
+		return p.Err
 	}
-	p.line("\nnot decode: %.2f %% of an iteration (goal: at most %.0f %%; met: %v)", 100*r.Arms[0].NonDecode, 100*r.Goal, r.Met)
-	p.line("Wall time is measured. CPU shares are samples of the Go runtime's profiler: time in llama.cpp counts for the Go function that called it; threads of\nllama.cpp's own are not in it, and samples may be lost in long calls.")
-	return p.err
+	p.Line("\nnot decode: %.2f %% of an iteration (goal: at most %.0f %%; met: %v)", 100*r.Arms[0].NonDecode, 100*r.Goal, r.Met)
+	p.Line("Wall time is measured. CPU shares are samples of the Go runtime's profiler: time in llama.cpp counts for the Go function that called it; threads of\nllama.cpp's own are not in it, and samples may be lost in long calls.")
+	return p.Err
 }
 
-func (a *Arm) write(p *printer) {
-	p.line("\n%s: %.1f output tokens/s by block; %d steps, %.1f requests each, %d answers", a.Name, a.TokensPerSecond, a.Steps, a.MeanBatch, a.Answers)
-	p.line("  iteration p50 %s p99 %s; step p50 %s p99 %s", a.IterationP50.Round(time.Microsecond), a.IterationP99.Round(time.Microsecond),
+func (a *Arm) write(p *printer.Printer) {
+	p.Line("\n%s: %.1f output tokens/s by block; %d steps, %.1f requests each, %d answers", a.Name, a.TokensPerSecond, a.Steps, a.MeanBatch, a.Answers)
+	p.Line("  iteration p50 %s p99 %s; step p50 %s p99 %s", a.IterationP50.Round(time.Microsecond), a.IterationP99.Round(time.Microsecond),
 		a.StepP50.Round(time.Microsecond), a.StepP99.Round(time.Microsecond))
 	w := &a.Wall
-	p.line("  wall time of an iteration: decode %.2f %%, sampling %.3f %%, rest of the step %.3f %%, moves %.3f %%, start %.3f %%, text %.3f %%, kv %.3f %%, radix %.3f %%, rest %.3f %%",
+	p.Line("  wall time of an iteration: decode %.2f %%, sampling %.3f %%, rest of the step %.3f %%, moves %.3f %%, start %.3f %%, text %.3f %%, kv %.3f %%, radix %.3f %%, rest %.3f %%",
 		100*w.Decode, 100*w.Sampling, 100*w.Step, 100*w.Moves, 100*w.Start, 100*w.Text, 100*w.KV, 100*w.Radix, 100*w.Rest)
-	p.line("  kv, radix and planner: %.3f %% of an iteration, %.0f calls of kv and radix; not decode: %.2f %%", 100*a.Core, w.CoreCalls, 100*a.NonDecode)
-	p.shares(fmt.Sprintf("  CPU of the engine loop (%.1f %% of %.1f s sampled, which are %.0f %% of the kernel's count):", 100*a.CPU.EngineLoop, a.CPU.Seconds, 100*a.CPU.Coverage), a.CPU.Loop)
-	p.shares("  CPU of the engine loop outside of steps:", a.CPU.Outside)
-	p.shares("  CPU of the process:", a.CPU.Process)
+	p.Line("  kv, radix and planner: %.3f %% of an iteration, %.0f calls of kv and radix; not decode: %.2f %%", 100*a.Core, w.CoreCalls, 100*a.NonDecode)
+	shares(p, fmt.Sprintf("  CPU of the engine loop (%.1f %% of %.1f s sampled, which are %.0f %% of the kernel's count):", 100*a.CPU.EngineLoop, a.CPU.Seconds, 100*a.CPU.Coverage), a.CPU.Loop)
+	shares(p, "  CPU of the engine loop outside of steps:", a.CPU.Outside)
+	shares(p, "  CPU of the process:", a.CPU.Process)
 	for _, f := range a.Files {
-		p.line("  wrote %s", f)
+		p.Line("  wrote %s", f)
 	}
 }
 
-// printer keeps the first error.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
-	}
-}
-
-func (p *printer) shares(title string, all []Share) {
+func shares(p *printer.Printer, title string, all []Share) {
 	for _, s := range all {
 		title += fmt.Sprintf(" %s %.2f %%,", s.Name, 100*s.Ratio)
 	}
-	p.line("%s", title[:len(title)-1])
+	p.Line("%s", title[:len(title)-1])
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // Report is what Run found.
@@ -113,11 +113,11 @@ func gcTime() time.Duration {
 
 // Write writes the report for people.
 func (r *Report) Write(w io.Writer) error {
-	p := &printer{w: w}
-	p.line("%s, %d cores, %s/%s, %s", r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Arch, r.Machine.Go)
+	p := &printer.Printer{W: w}
+	p.Line("%s, %d cores, %s/%s, %s", r.Machine.CPU, r.Machine.Cores, r.Machine.OS, r.Machine.Arch, r.Machine.Go)
 	l := &r.Latency
-	p.line("\nTime added to the first token at %.0f requests/s (%d requests, %d answered)", l.Offered, l.Load.Requests, l.Load.Outcomes[load.OK])
-	t := p.table("", "p50", "p90", "p99", "p99.9", "max", "target")
+	p.Line("\nTime added to the first token at %.0f requests/s (%d requests, %d answered)", l.Offered, l.Load.Requests, l.Load.Outcomes[load.OK])
+	t := p.Table("", "p50", "p90", "p99", "p99.9", "max", "target")
 	row := func(name string, q Quantiles, target string) {
 		t.AppendRow(table.Row{name, ms(q.P50), ms(q.P90), ms(q.P99), ms(q.P999), ms(q.Max), target})
 	}
@@ -125,17 +125,17 @@ func (r *Report) Write(w io.Writer) error {
 	row("of it, the generator's lag", l.Lag, "")
 	row("TTFT of the engine called directly", l.Direct, "")
 	row("added", l.Added, fmt.Sprintf("p50 ≤ %s, p99 ≤ %s: %s", ms(l.TargetP50), ms(l.TargetP99), verdict(l.Passed)))
-	p.render(t)
+	p.Render(t)
 	if len(l.Stages) > 0 {
-		p.line("\nWhere a first token's time goes")
-		t = p.table("stage", "p50", "p99")
+		p.Line("\nWhere a first token's time goes")
+		t = p.Table("stage", "p50", "p99")
 		for _, s := range l.Stages {
 			t.AppendRow(table.Row{s.Name, ms(s.P50), ms(s.P99)})
 		}
-		p.render(t)
+		p.Render(t)
 	}
-	p.line("\nCPU time a request, and events")
-	t = p.table("requests/s", "services", "ClickHouse", "generator", "its GC", "cores busy", "by others", "events/s", "p99 lag", "p50 E2E", "p99 E2E", "answered", "sustained")
+	p.Line("\nCPU time a request, and events")
+	t = p.Table("requests/s", "services", "ClickHouse", "generator", "its GC", "cores busy", "by others", "events/s", "p99 lag", "p50 E2E", "p99 E2E", "answered", "sustained")
 	stretch := func(s *Stretch, passed string) {
 		cores := func(d time.Duration) string { return fmt.Sprintf("%.2f", float64(d)/float64(s.Length)) }
 		t.AppendRow(table.Row{fmt.Sprintf("%.0f", s.Offered), us(s.each(s.Cost.Services)), us(s.each(s.Cost.ClickHouse)), us(s.each(s.Cost.Generator)),
@@ -149,18 +149,18 @@ func (r *Report) Write(w io.Writer) error {
 			stretch(&th.Stretches[i], yes(th.Stretches[i].Passed))
 		}
 	}
-	p.render(t)
+	p.Render(t)
 	if th := r.Throughput; th != nil {
-		p.line("\nHighest sustained rate (every request answered, p99 E2E ≤ %s): %.0f requests/s, target ≥ %.0f: %s",
+		p.Line("\nHighest sustained rate (every request answered, p99 E2E ≤ %s): %.0f requests/s, target ≥ %.0f: %s",
 			ms(th.Limit), th.Sustained, th.Target, verdict(th.Passed))
 	}
 	if prof := r.profile(); prof != nil {
-		p.line("\nWhere the services' CPU time goes (%s of CPU in %s; %.0f %% of it in system calls; %s)", prof.CPU.Round(time.Millisecond), prof.Length,
+		p.Line("\nWhere the services' CPU time goes (%s of CPU in %s; %.0f %% of it in system calls; %s)", prof.CPU.Round(time.Millisecond), prof.Length,
 			100*prof.Kernel, prof.File)
-		p.line("  by owner: %s", shares(prof.Owners, 12))
-		p.line("  hottest functions: %s", shares(prof.Hottest, 10))
+		p.Line("  by owner: %s", shares(prof.Owners, 12))
+		p.Line("  hottest functions: %s", shares(prof.Hottest, 10))
 	}
-	return p.err
+	return p.Err
 }
 
 // profile is the one of the highest rate that was sustained, else the latency measurement's.
@@ -207,31 +207,3 @@ func yes(ok bool) string {
 	}
 	return "no"
 }
-
-// printer keeps the first error of its writer.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
-	}
-}
-
-func (p *printer) table(header ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.Style().Options.SeparateRows = false
-	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(header)
-	configs := make([]table.ColumnConfig, 0, len(header))
-	for i := 2; i <= len(header); i++ {
-		configs = append(configs, table.ColumnConfig{Number: i, Align: text.AlignRight})
-	}
-	t.SetColumnConfigs(configs)
-	return t
-}
-
-func (p *printer) render(t table.Writer) { p.line("%s", t.Render()) }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker"
@@ -41,13 +42,13 @@ type PrefillArm struct {
 	run func(prompt []int32) error
 }
 
-func (r *PrefillReport) write(p *printer) {
-	p.line("\nPrefill in this process (%d rounds of blocks of %d prompts of %d tokens, chunks of %d, %d tokens of KV cache)", len(r.Bare.Speed), r.Prompts, r.Tokens, r.ChunkTokens, r.KVTokens)
-	t := p.table("", "prompt tokens/s", "over bare", "least", "greatest", "over bare by CPU time")
+func (r *PrefillReport) write(p *printer.Printer) {
+	p.Line("\nPrefill in this process (%d rounds of blocks of %d prompts of %d tokens, chunks of %d, %d tokens of KV cache)", len(r.Bare.Speed), r.Prompts, r.Tokens, r.ChunkTokens, r.KVTokens)
+	t := p.Table("", "prompt tokens/s", "over bare", "least", "greatest", "over bare by CPU time")
 	for _, a := range append([]PrefillArm{r.Bare}, r.Worker...) {
 		t.AppendRow([]any{a.Name, fmt.Sprintf("%.1f", a.Median), times(a.Ratio.Median), times(a.Ratio.Min), times(a.Ratio.Max), times(a.CPURatio.Median)})
 	}
-	p.render(t)
+	p.Render(t)
 }
 
 // prefillRun draws the prompts of all arms: none comes twice.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // Report is what Engine found.
@@ -49,14 +49,14 @@ type Measurement struct {
 
 // Write writes the report for people.
 func (r *Report) Write(w io.Writer) error {
-	p := &printer{w: w}
-	p.line("%s", r.Machine.String())
-	p.line("%s, %d threads", r.Model.String(), r.Threads)
+	p := &printer.Printer{W: w}
+	p.Line("%s", r.Machine.String())
+	p.Line("%s, %d threads", r.Model.String(), r.Threads)
 	if r.Quick {
-		p.line("A quick run: it shows that the comparison works, its figures mean nothing.")
+		p.Line("A quick run: it shows that the comparison works, its figures mean nothing.")
 	}
 	if len(r.Measurements) > 0 {
-		p.line("llama-server %s; %d slots, %d tokens of KV cache on either side", r.PeerVersion, r.Slots, r.KVTokens)
+		p.Line("llama-server %s; %d slots, %d tokens of KV cache on either side", r.PeerVersion, r.Slots, r.KVTokens)
 	}
 	for i := range r.Measurements {
 		r.Measurements[i].write(p)
@@ -64,12 +64,12 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Prefill != nil {
 		r.Prefill.write(p)
 	}
-	return p.err
+	return p.Err
 }
 
-func (m *Measurement) write(p *printer) {
-	p.line("\n%s (%d pairs of blocks; llama-server %s)", m.Name, len(m.Ours.Blocks), strings.Join(m.settings(), " "))
-	t := p.table("", "Cadence", "llama-server", "ratio", "least", "greatest")
+func (m *Measurement) write(p *printer.Printer) {
+	p.Line("\n%s (%d pairs of blocks; llama-server %s)", m.Name, len(m.Ours.Blocks), strings.Join(m.settings(), " "))
+	t := p.Table("", "Cadence", "llama-server", "ratio", "least", "greatest")
 	o, h, q := &m.Ours.Pooled, &m.Theirs.Pooled, &m.Ratios
 	row := func(name, ours, theirs string, ratio *Ratio) {
 		cells := table.Row{name, ours, theirs, "", "", ""}
@@ -90,13 +90,13 @@ func (m *Measurement) write(p *printer) {
 	row("E2E p99", ms(o.E2E.P99), ms(h.E2E.P99), &q.E2EP99)
 	row("prompt tokens cached", percent(o.CachedRatio), percent(h.CachedRatio), nil)
 	row("requests answered", share(o.Complete, o.Requests), share(h.Complete, h.Requests), nil)
-	p.render(t)
+	p.Render(t)
 	for _, s := range []struct {
 		name    string
 		reasons map[string]int
 	}{{"Cadence", o.Reasons}, {"llama-server", h.Reasons}} {
 		if len(s.reasons) > 0 {
-			p.line("%s did not answer: %v", s.name, s.reasons)
+			p.Line("%s did not answer: %v", s.name, s.reasons)
 		}
 	}
 }
@@ -121,30 +121,3 @@ func percent(ratio float64) string { return strconv.FormatFloat(100*ratio, 'f', 
 func share(n, of int) string {
 	return fmt.Sprintf("%d of %d (%s)", n, of, percent(float64(n)/float64(max(1, of))))
 }
-
-// printer keeps the first error of its writer.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
-	}
-}
-
-func (p *printer) table(header ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(header)
-	configs := make([]table.ColumnConfig, 0, len(header))
-	for i := 2; i <= len(header); i++ {
-		configs = append(configs, table.ColumnConfig{Number: i, Align: text.AlignRight})
-	}
-	t.SetColumnConfigs(configs)
-	return t
-}
-
-func (p *printer) render(t table.Writer) { p.line("%s", t.Render()) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/jedib0t/go-pretty/v6/table"
 )
@@ -249,18 +250,18 @@ func (r *RungsReport) conclude() {
 
 // Write writes the report for people.
 func (r *RungsReport) Write(w io.Writer) error {
-	p := &printer{w: w}
-	p.line("%s", r.Machine.String())
-	p.line("%s on %s, %d threads; workload %s, seed %d", r.Engine, r.Model.File, r.Threads, r.Workload.Name, r.Seed)
+	p := &printer.Printer{W: w}
+	p.Line("%s", r.Machine.String())
+	p.Line("%s on %s, %d threads; workload %s, seed %d", r.Engine, r.Model.File, r.Threads, r.Workload.Name, r.Seed)
 	if r.Quick {
-		p.line("A quick run: it shows that the comparison works, its figures mean nothing.")
+		p.Line("A quick run: it shows that the comparison works, its figures mean nothing.")
 	}
 	if len(r.Rungs) == 0 {
-		return p.err
+		return p.Err
 	}
-	p.line("%s serves %.2f requests/s; offered are %.2f (%.2f times that) for %s, %d times each", r.Rungs[0].Name, r.Capacity, r.Rate, r.Load, r.Length, r.Repeats)
-	p.line("A good answer has TTFT ≤ %s and E2E ≤ %s", ms(r.SLO.TTFT), ms(r.SLO.E2E))
-	t := p.table("", "goodput/s", "runs", "good", "output tokens/s", "TTFT p50", "TTFT p99", "E2E p50", "E2E p99", "prefix hits", "answered")
+	p.Line("%s serves %.2f requests/s; offered are %.2f (%.2f times that) for %s, %d times each", r.Rungs[0].Name, r.Capacity, r.Rate, r.Load, r.Length, r.Repeats)
+	p.Line("A good answer has TTFT ≤ %s and E2E ≤ %s", ms(r.SLO.TTFT), ms(r.SLO.E2E))
+	t := p.Table("", "goodput/s", "runs", "good", "output tokens/s", "TTFT p50", "TTFT p99", "E2E p50", "E2E p99", "prefix hits", "answered")
 	for i := range r.Rungs {
 		g := &r.Rungs[i]
 		b, good := &g.Pooled, 0
@@ -272,7 +273,7 @@ func (r *RungsReport) Write(w io.Writer) error {
 		t.AppendRow(table.Row{g.Name, strconv.FormatFloat(g.Goodput, 'f', 2, 64), strings.Join(runs, " "), share(good, b.Requests), strconv.FormatFloat(b.OutputRate, 'f', 1, 64),
 			ms(b.TTFT.P50), ms(b.TTFT.P99), ms(b.E2E.P50), ms(b.E2E.P99), percent(b.CachedRatio), share(b.Complete, b.Requests)})
 	}
-	p.render(t)
+	p.Render(t)
 	names := make([]string, len(r.Rungs))
 	for i := range r.Rungs {
 		names[i] = r.Rungs[i].Name
@@ -281,6 +282,6 @@ func (r *RungsReport) Write(w io.Writer) error {
 	if r.OrderHolds {
 		verdict = "holds"
 	}
-	p.line("The order %s %s on the mean of goodput; it held in %d of %d repeats.", strings.Join(names, " < "), verdict, r.HeldIn, r.Repeats)
-	return p.err
+	p.Line("The order %s %s on the mean of goodput; it held in %d of %d repeats.", strings.Join(names, " < "), verdict, r.HeldIn, r.Repeats)
+	return p.Err
 }

@@ -1,9 +1,10 @@
 package soak
 
 import (
-	"fmt"
 	"io"
 	"time"
+
+	"github.com/cadence-slo/cadence/bench/printer"
 )
 
 // Trend is how a quantity moved over the samples after the warm-up, by least squares.
@@ -85,41 +86,29 @@ type Report struct {
 
 // Write prints the report for people.
 func (r *Report) Write(w io.Writer) error {
-	p := printer{w: w}
-	p.line("Soak on %s: %s, %d KV pages overcommitted %g times, %d sequence ids, %d requests at once, seed %d",
+	p := printer.Printer{W: w}
+	p.Line("Soak on %s: %s, %d KV pages overcommitted %g times, %d sequence ids, %d requests at once, seed %d",
 		r.On, r.Length.Round(time.Second), r.KVPages, r.Overcommit, r.Sequences, r.MaxBatch, r.Seed)
 	c, e := &r.Requests, &r.Engine
-	p.line("requests    %d: %d finished, %d cancelled; %d attempts replaced; %d tokens; %d full, %d late chunks",
+	p.Line("requests    %d: %d finished, %d cancelled; %d attempts replaced; %d tokens; %d full, %d late chunks",
 		c.Requests, c.Finished, c.Cancelled, c.Replaced, c.Tokens, c.Full, c.Late)
-	p.line("engine      %d steps (%d failed), %d tokens fed, batches up to %d; moves: %d copies, %d trims, %d rebases",
+	p.Line("engine      %d steps (%d failed), %d tokens fed, batches up to %d; moves: %d copies, %d trims, %d rebases",
 		e.Steps, e.FailedSteps, e.FedTokens, e.LargestBatch, e.Copies, e.Trims, e.Rebases)
-	p.line("planner     %d preemptions (%d tokens wasted), %d evictions, %d pages copied on write, %d tokens rebased, %d of %d prompt tokens cached",
+	p.Line("planner     %d preemptions (%d tokens wasted), %d evictions, %d pages copied on write, %d tokens rebased, %d of %d prompt tokens cached",
 		e.Preemptions, e.Wasted, e.Evictions, e.PageCopies, e.Rebased, e.CachedTokens, e.PromptTokens)
 	for _, t := range []struct {
 		name string
 		t    *Trend
 	}{{"heap", &r.Heap}, {"resident", &r.RSS}} {
-		p.line("%-11s %.1f MiB at first, %.1f MiB at last; %+.1f KiB/min, %+.1f KiB in all (allowed %.1f)", t.name,
+		p.Line("%-11s %.1f MiB at first, %.1f MiB at last; %+.1f KiB/min, %+.1f KiB in all (allowed %.1f)", t.name,
 			float64(t.t.First)/(1<<20), float64(t.t.Last)/(1<<20), t.t.PerMinute/1024, float64(t.t.Growth)/1024, float64(t.t.Bound)/1024)
 	}
 	g := &r.Goroutines
-	p.line("goroutines  %d before, %d at the first quiet point, %d at the last, %d after", g.Before, g.First, g.Last, g.After)
-	p.line("engine after the end: vacant %v", r.Vacant)
+	p.Line("goroutines  %d before, %d at the first quiet point, %d at the last, %d after", g.Before, g.First, g.Last, g.After)
+	p.Line("engine after the end: vacant %v", r.Vacant)
 	for _, s := range r.Problems {
-		p.line("PROBLEM     %s", s)
+		p.Line("PROBLEM     %s", s)
 	}
-	p.line("passed      %v (%d quiet points)", r.Passed, len(r.Samples))
-	return p.err
-}
-
-// printer keeps the first error.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
-	}
+	p.Line("passed      %v (%d quiet points)", r.Passed, len(r.Samples))
+	return p.Err
 }
