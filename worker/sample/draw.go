@@ -10,6 +10,7 @@ import (
 type Scratch struct {
 	kept, some []int32 // kept: len is of what the last draw chose from
 	weight     []float64
+	peaks      []float32 // of the blocks of the row
 	buckets    [buckets]float64
 	was        []scored // before penalties
 	ids        []int32  // to ask a filter about, with its answers
@@ -22,11 +23,15 @@ type scored struct {
 	logit float32
 }
 
-// all returns the ids of a vocabulary in memory for draw.
-func (w *Scratch) all(n int) []int32 {
+// grow makes room for a row of n.
+func (w *Scratch) grow(n int) {
 	if len(w.weight) < n {
 		w.weight, w.kept, w.some = make([]float64, n), make([]int32, n), make([]int32, n)
 	}
+}
+
+// all returns the first n ids, in memory for draw.
+func (w *Scratch) all(n int) []int32 {
 	kept := w.kept[:n]
 	for id := range kept {
 		kept[id] = int32(id)
@@ -55,11 +60,18 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// draw chooses among those of kept, memory of w, that the parameters keep; best is the most probable.
+// draw chooses among those of kept, memory of w, that the parameters keep; nil is the whole row, whose peaks are in w.
+// best is the most probable.
 func (s *Sampler) draw(logits []float32, kept []int32, best, pos int32, w *Scratch) int32 {
 	r := row{Scratch: w, logits: logits, top: float64(logits[best]), inv: 1 / float64(s.p.Temperature)}
-	if k := int(s.p.TopK); k > 0 && k < len(kept) {
-		kept = r.until(kept, r.last(kept, false, float64(k)))
+	k := int(s.p.TopK)
+	switch {
+	case kept == nil && k > 0 && k < len(logits):
+		kept = r.topK(k)
+	case kept == nil:
+		kept = w.all(len(logits))
+	case k > 0 && k < len(kept):
+		kept = r.first(kept, k)
 	}
 	total := 0.0 // for top-p
 	for _, id := range kept {
@@ -90,6 +102,9 @@ func (r *row) before(a, b int32) bool {
 	x, y := r.logits[a], r.logits[b]
 	return x > y || x == y && a < b
 }
+
+// first drops all but the first k of ids.
+func (r *row) first(ids []int32, k int) []int32 { return r.until(ids, r.last(ids, false, float64(k))) }
 
 // until drops the ids that come after last.
 func (r *row) until(ids []int32, last int32) []int32 {

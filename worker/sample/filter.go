@@ -33,9 +33,7 @@ func (s *Sampler) constrained(logits []float32, id, pos int32, w *Scratch, f Fil
 		return id, nil
 	}
 	greedy := s.p.Temperature == 0
-	if greedy {
-		w.all(len(logits))
-	}
+	w.grow(len(logits))
 	kept, stream := w.kept, newStream(s.p.Seed, pos)
 	for _, m := range rounds {
 		if greedy {

@@ -2,7 +2,6 @@ package sample
 
 import (
 	"errors"
-	"fmt"
 	"math"
 
 	"github.com/cadence-slo/cadence/schema"
@@ -69,42 +68,26 @@ func (s *Sampler) Sample(logits []float32, pos int32, w *Scratch) (int32, error)
 // without the filter; only if the filter allows none of that, they are applied to what it does allow. Errors of the
 // filter are returned as they are; ErrNoToken says that it allows nothing.
 func (s *Sampler) SampleAllowed(logits []float32, pos int32, w *Scratch, f Filter) (int32, error) {
-	best, err := argmax(logits)
+	best, err := w.findPeaks(logits)
 	if err != nil {
 		return 0, err
 	}
 	if s.penalty {
 		s.penalize(logits, w)
 		defer w.restore(logits)
-		if best, err = argmax(logits); err != nil {
+		if best, err = w.findPeaks(logits); err != nil {
 			return 0, err
 		}
 	}
 	id := best
 	if s.p.Temperature != 0 {
-		id = s.draw(logits, w.all(len(logits)), best, pos, w)
+		w.grow(len(logits))
+		id = s.draw(logits, nil, best, pos, w)
 	}
 	if f == nil {
 		return id, nil
 	}
 	return s.constrained(logits, id, pos, w, f)
-}
-
-// argmax returns the id of the largest logit, the lowest of equals.
-func argmax(logits []float32) (int32, error) {
-	if len(logits) == 0 {
-		return 0, fmt.Errorf("%w: no values", ErrLogits)
-	}
-	best, id := logits[0], 0
-	for i, l := range logits {
-		if l-l != 0 { // NaN for NaN and for infinities
-			return 0, fmt.Errorf("%w: token %d has %v", ErrLogits, i, l)
-		}
-		if l > best {
-			best, id = l, i
-		}
-	}
-	return int32(id), nil
 }
 
 // penalize changes logits until restore.
