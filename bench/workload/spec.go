@@ -70,8 +70,8 @@ func Embedded() []string {
 	return files
 }
 
-// Source returns the file of an embedded workload, comments included, or an error that wraps ErrSpec.
-func Source(name string) ([]byte, error) {
+// Text returns the file of an embedded workload, comments included, or an error that wraps ErrSpec.
+func Text(name string) ([]byte, error) {
 	b, err := embedded.ReadFile(name + ".yaml")
 	if err != nil {
 		return nil, fmt.Errorf("%w: no workload is called %q; there are %s", ErrSpec, name, strings.Join(Embedded(), ", "))

@@ -164,7 +164,7 @@ func TestParse(t *testing.T) {
 	if s, err := Open(file); err != nil || s.UniqueTokens != (Range{1, 2}) || s.Output.Fixed != 3 {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	seed, err := Source("seed")
+	seed, err := Text("seed")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestParse(t *testing.T) {
 	if _, err := Open("nobody"); !errors.Is(err, ErrSpec) || !strings.Contains(err.Error(), "seed, shared, unique") {
 		t.Error(err)
 	}
-	if _, err := Source("nobody"); !errors.Is(err, ErrSpec) {
+	if _, err := Text("nobody"); !errors.Is(err, ErrSpec) {
 		t.Error(err)
 	}
 	if _, err := NewVocabulary(2, func(id int32) bool { return id == 0 }); !errors.Is(err, ErrSpec) {
