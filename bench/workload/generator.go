@@ -1,9 +1,13 @@
 package workload
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+
+	"github.com/cadence-slo/cadence/bench/record"
 )
 
 // Vocabulary lists the token ids that prompts are made of, without those that steer a model (end of text, turns). It is
@@ -36,6 +40,9 @@ type Request struct {
 	// Cap is the max_tokens that a client would send who does not know how long the answer is; Output is how long it is.
 	// 1 ≤ Output ≤ Cap.
 	Cap, Output int
+	// Tenant is who sends it, Class the key of the objective that it is held against, Kind what it is like; each is empty
+	// where the workload has none.
+	Tenant, Class, Kind string
 }
 
 // Generator draws requests. It is safe for concurrent use.
@@ -76,6 +83,29 @@ func (g *Generator) Reseed(seed uint64) *Generator {
 	out := *g
 	out.seed = seed
 	return &out
+}
+
+// Name implements Source.
+func (g *Generator) Name() string { return g.spec.Name }
+
+// Describe implements Source: the spec and the seed. It does not hold the vocabulary, which is the model's.
+func (g *Generator) Describe() json.RawMessage {
+	return describe(struct {
+		Spec *Spec  `json:"spec"`
+		Seed uint64 `json:"seed"`
+	}{&g.spec, g.seed})
+}
+
+// SLOs implements Source.
+func (g *Generator) SLOs() map[string]record.SLO { return maps.Clone(g.spec.SLOs) }
+
+// describe encodes what always can be.
+func describe(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // the types of this package have no value that JSON lacks
+	}
+	return b
 }
 
 // Spec is what the generator was made with.

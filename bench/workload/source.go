@@ -26,3 +26,12 @@ type Timed interface {
 	// Arrivals are the times since the beginning of the trace, ascending, one for each request; never rescaled.
 	Arrivals() iter.Seq[time.Duration]
 }
+
+// OpenSource opens a source by name: a workload as [Open] finds it, drawn with seed.
+func OpenSource(name string, vocab Vocabulary, seed uint64) (Source, error) {
+	spec, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return New(spec, vocab, seed)
+}

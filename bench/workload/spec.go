@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/goccy/go-yaml"
 )
 
@@ -53,6 +54,8 @@ type Spec struct {
 	TailTokens    Range   `yaml:"tail_tokens" json:"tail_tokens"`       // behind a system prompt, unique
 	UniqueTokens  Range   `yaml:"unique_tokens" json:"unique_tokens"`   // of a prompt that shares nothing
 	Output        Output  `yaml:"output" json:"output"`
+	// SLOs are the objectives by class; "" is the class of requests that have none.
+	SLOs map[string]record.SLO `yaml:"slos,omitempty" json:"slos,omitempty"`
 }
 
 //go:embed *.yaml
