@@ -12,6 +12,9 @@ TAGS   ?= llama
 # Tests also have every engine verify its books after each step. Nothing that is shipped or measured does.
 CHECKS := invariants
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+# The hash of the engine's sources goes into every record of an experiment (bench/provenance).
+SOURCES = $(shell CGO_ENABLED=0 go run ./bench/provenance/srchash)
+STAMPS  = -X main.version=$(VERSION) -X github.com/cadence-slo/cadence/bench/provenance.stamp=$(SOURCES)
 
 # One set of flags for every build: cgo's environment is part of the key of Go's build cache, and llama.cpp takes
 # minutes to compile.
@@ -48,7 +51,7 @@ modules:
 
 .PHONY: build
 build: modules $(if $(GPU),ggml) ## build bin/cadence with llama.cpp (the first build compiles it: 3 to 6 minutes); GPU=cuda, see docs/gpu.md
-	go build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION)' -o $(BIN) ./services/cadence
+	go build -tags '$(TAGS)' -ldflags '$(STAMPS)' -o $(BIN) ./services/cadence
 
 .PHONY: ggml
 ggml: modules
