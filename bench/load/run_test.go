@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,34 +15,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestPoisson(t *testing.T) {
-	times := slices.Collect(Poisson(1, 1000, 20*time.Second))
-	if n := float64(len(times)); math.Abs(n-20000) > 4*math.Sqrt(20000) {
-		t.Fatalf("%v arrivals in 20 s at 1000/s", n)
-	}
-	if !slices.IsSorted(times) || times[0] < 0 || times[len(times)-1] >= 20*time.Second {
-		t.Fatal("out of order or out of range")
-	}
-	// The variance of the number of arrivals in equal stretches is its mean; of a fixed interval it would be 0.
-	var counts [200]float64
-	for _, at := range times {
-		counts[at/(100*time.Millisecond)]++
-	}
-	var variance float64
-	for _, c := range counts {
-		variance += (c - 100) * (c - 100) / float64(len(counts))
-	}
-	if variance < 60 || variance > 150 {
-		t.Fatalf("variance %v, want about 100", variance)
-	}
-	if short := slices.Collect(Poisson(1, 1000, time.Second)); !slices.Equal(short, times[:len(short)]) {
-		t.Fatal("a shorter run differs")
-	}
-	if slices.Equal(times[:10], slices.Collect(Poisson(2, 1000, time.Second))[:10]) {
-		t.Fatal("the seed changes nothing")
-	}
-}
 
 // every returns n arrivals with a fixed distance.
 func every(n int, d time.Duration) func(func(time.Duration) bool) {

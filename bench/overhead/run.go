@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/arrival"
 	"github.com/cadence-slo/cadence/bench/load"
 	"github.com/cadence-slo/cadence/bench/process"
 	"github.com/klauspost/cpuid/v2"
@@ -203,7 +204,7 @@ func (r *run) stretch(ctx context.Context, name string, rate float64, length tim
 	}
 	begin := time.Now()
 	sum, err := load.Run(ctx, load.Plan{
-		Client: r.client, Arrivals: load.Poisson(r.seed, rate, length), Drain: 30 * time.Second, Interval: time.Second, Sink: sink,
+		Client: r.client, Arrivals: arrival.Poisson{}.Times(r.seed, rate, length), Drain: 30 * time.Second, Interval: time.Second, Sink: sink,
 		Next: func(i int) *load.Request { return request(r.prompts, name, i) },
 	})
 	took := time.Since(begin)

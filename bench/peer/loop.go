@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/arrival"
 	"github.com/cadence-slo/cadence/bench/load"
 	"github.com/cadence-slo/cadence/bench/workload"
 )
@@ -73,7 +74,7 @@ func (s *side) open(ctx context.Context, g *workload.Generator, block string, se
 	}
 	var mu sync.Mutex
 	sum, err := load.Run(ctx, load.Plan{
-		Client: s.client, Arrivals: load.Poisson(seed, rate, length), Drain: drain,
+		Client: s.client, Arrivals: arrival.Poisson{}.Times(seed, rate, length), Drain: drain,
 		Next: func(i int) *load.Request { return s.request(g, block, i) },
 		Sink: func(r *load.Record) {
 			mu.Lock()
