@@ -103,8 +103,8 @@ func (c *Config) Validate() error {
 // cached prefixes.
 const defaultBatch = 32
 
-// planner is how the configuration uses an engine.
-func (c *Config) planner(i Info) batch.Config {
+// Planner is how the configuration uses an engine.
+func (c *Config) Planner(i Info) batch.Config {
 	b := batch.Config{
 		PageTokens: c.PageTokens, KVPages: i.KVCells / c.PageTokens, Sequences: i.Sequences,
 		MaxBatch: min(i.Sequences, defaultBatch), BatchTokens: i.BatchTokens, ContextTokens: i.ContextTokens,

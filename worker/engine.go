@@ -170,12 +170,7 @@ func (e *engine) add(r *run) {
 	if e.shareAll {
 		q.Scope = ""
 	}
-	if r.req.Class == schema.Guaranteed {
-		q.Priority = 1
-	}
-	if r.budget != 0 {
-		q.Deadline = max(1, r.arrived+r.budget)
-	}
+	q.Promise(r.req.Class, r.arrived, r.budget)
 	if err := e.plan.Add(q, e.now()); err != nil {
 		e.end(r, &batch.Outcome{ID: r.id, Kind: batch.KindFailed, Seq: -1, Err: err}, "")
 	}

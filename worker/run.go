@@ -57,12 +57,10 @@ func newRun(item *schema.DispatchItem, pool string, vocab int, plan *batch.Confi
 			}
 		}
 	}
-	fed, longest := len(r.req.Prompt)+len(r.resume), plan.Longest()
-	if len(r.req.Prompt) >= longest {
+	if longest := plan.Longest(); len(r.req.Prompt) >= longest {
 		return nil, fmt.Errorf("%w request: prompt has %d tokens, prompt and output together at most %d", schema.ErrInvalid, len(r.req.Prompt), longest)
 	}
-	r.maxNew = max(0, min(int(r.req.MaxTokens)-len(r.resume), longest-fed))
-	r.pages = plan.Pages(min(fed+r.maxNew, longest))
+	r.maxNew, r.pages = plan.Fit(len(r.req.Prompt), len(r.resume), int(r.req.MaxTokens))
 	return r, nil
 }
 

@@ -46,7 +46,7 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 		return nil, err
 	}
 	info := backend.Info()
-	plan := cfg.planner(info)
+	plan := cfg.Planner(info)
 	newPlanner := cfg.NewPlanner
 	if newPlanner == nil {
 		newPlanner = batch.New

@@ -29,6 +29,18 @@ type Sequence struct {
 	Deadline time.Duration
 }
 
+// Promise sets Priority and Deadline by what a request is promised: its class, and what was left of its deadline when it
+// arrived; 0 is no deadline, negative is late already.
+func (s *Sequence) Promise(class schema.Class, arrived, left time.Duration) {
+	s.Priority, s.Deadline = 0, 0
+	if class == schema.Guaranteed {
+		s.Priority = 1
+	}
+	if left != 0 {
+		s.Deadline = max(1, arrived+left)
+	}
+}
+
 // Move is what a backend must do to its cells. Sequences share cells, so that a move copies no data.
 type Move struct {
 	Kind MoveKind

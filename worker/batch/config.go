@@ -113,3 +113,12 @@ func (c *Config) Longest() int { return min(c.ContextTokens, c.KVPages*c.PageTok
 
 // Promises returns how many pages may be promised to running sequences.
 func (c *Config) Promises() int { return int(math.Round(float64(c.KVPages) * max(c.Overcommit, 1))) }
+
+// Fit returns what an attempt at a request comes to here: how many tokens it may still generate, of the maxTokens that its
+// client allows and resume of which earlier attempts generated, and how many pages its peak takes. Its prompt must be shorter
+// than Longest.
+func (c *Config) Fit(prompt, resume, maxTokens int) (maxNew, pages int) {
+	fed, longest := prompt+resume, c.Longest()
+	maxNew = max(0, min(maxTokens-resume, longest-fed))
+	return maxNew, c.Pages(min(fed+maxNew, longest))
+}
