@@ -1,4 +1,4 @@
-// Package provenance says what was measured: a hash over the engine's sources, and the machine it ran on.
+// Package provenance says which engine was measured: a hash over its sources, which every record carries.
 //
 // A binary cannot read its own sources, and what is embedded of other packages would have to be embedded by each of them.
 // So the build stamps the hash: the Makefile runs ./srchash over the tree that it compiles and hands the result to the
