@@ -24,7 +24,8 @@ type Config struct {
 	// NoListenerAfter is how long nobody must have listened where a worker or an ingress should before it counts as
 	// gone: longer than a client takes to reconnect.
 	NoListenerAfter time.Duration
-	// MaxQueueWait ends a request that waited longer in the queue; 0 is no limit.
+	// MaxQueueWait ends a request that waited as long in the queue, and never ran: none is bound then. Its client hears of it
+	// within a twentieth of that, a second at most, and a Tick. 0 is no limit.
 	MaxQueueWait time.Duration
 	// CancelEvery is the time between repetitions of a cancel that a worker has not answered.
 	CancelEvery time.Duration

@@ -42,9 +42,10 @@ type Core struct {
 	cancelling []*request // at workers, to be asked again
 	reseal     []*request // to be asked again at the next Tick
 
-	hearing  int64 // silence counts from here at the earliest
-	lastTick int64
-	lastScan int64
+	hearing   int64 // silence counts from here at the earliest
+	lastTick  int64
+	lastScan  int64
+	scanEvery time.Duration // for what has waited too long
 }
 
 // New returns an empty Core. It returns ErrConfig for a configuration that cannot work.
@@ -68,7 +69,17 @@ func New(cfg Config) (*Core, error) {
 		graves:    newGraves[schema.RequestID](),
 		down:      newGraves[schema.WorkerID](),
 		before:    schema.NewState(),
+		scanEvery: scanEvery(cfg.MaxQueueWait),
 	}, nil
+}
+
+// scanEvery is a twentieth of the longest wait, so that nobody is told much later, and a second at most: a scan looks at
+// every waiting request.
+func scanEvery(maxQueueWait time.Duration) time.Duration {
+	if maxQueueWait <= 0 {
+		return time.Second
+	}
+	return min(time.Second, maxQueueWait/20)
 }
 
 // Enqueue takes a request from REQUESTS. One that is known, or ended not long ago, is passed over, so that REQUESTS
@@ -202,7 +213,7 @@ func (c *Core) Tick(now int64) {
 		}
 		return false
 	})
-	if now-c.lastScan >= int64(time.Second) || now < c.lastScan {
+	if now-c.lastScan >= int64(c.scanEvery) || now < c.lastScan {
 		c.lastScan = now
 		c.expire(now)
 		c.orphans.forget(now - int64(c.cfg.OrphanAge))

@@ -12,6 +12,11 @@ func (c *Core) bind(now int64) {
 	for _, l := range c.order {
 		for len(l.heap) > 0 && len(c.out.gathering) < c.cfg.MaxGroup {
 			r := l.heap[0].req
+			if c.overdue(r, now) { // Tick has not found it yet
+				c.unwait(r)
+				c.timeout(r, now)
+				continue
+			}
 			w, never := c.choose(l, r)
 			if never {
 				l.park(r)
