@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/llamaserver"
+	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/workload"
-	"github.com/cadence-slo/cadence/worker/gguf"
-	"github.com/cadence-slo/cadence/worker/modelfile"
 )
 
 // greedy makes llama-server choose the likeliest token in the cheapest way that it has: its usual chain of samplers would
@@ -41,11 +40,11 @@ func Engine(ctx context.Context, o Options) (rep Report, err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	r := &engineRun{o: &o, report: &rep, seed: o.Seed << 20}
-	if r.model, err = findModel(ctx, o.ModelDir, o.Model); err != nil {
+	if r.model, err = pipeline.FindModel(ctx, o.ModelDir, o.Model); err != nil {
 		return rep, err
 	}
-	rep.Time, rep.Machine, rep.Threads, rep.Quick = time.Now().UTC(), machine(o.Version), o.Threads, o.Quick
-	if rep.Model, r.vocab, err = openModel(r.model); err != nil {
+	rep.Time, rep.Machine, rep.Threads, rep.Quick = time.Now().UTC(), pipeline.ThisMachine(o.Version), o.Threads, o.Quick
+	if rep.Model, r.vocab, err = pipeline.OpenModel(r.model); err != nil {
 		return rep, err
 	}
 	if slices.ContainsFunc(o.Parts, func(p string) bool { return p != PartPrefill }) {
@@ -57,14 +56,6 @@ func Engine(ctx context.Context, o Options) (rep Report, err error) {
 		rep.Prefill, err = prefill(ctx, &o, r.model, r.vocab)
 	}
 	return rep, err
-}
-
-// findModel resolves a model's name; 120m and 0.5b are short for the synthetic ones.
-func findModel(ctx context.Context, dir, name string) (string, error) {
-	if slices.Contains(gguf.Presets(), name) {
-		name = "synth:" + name
-	}
-	return modelfile.Find(ctx, dir, name, nil)
 }
 
 // servers runs the parts that go over HTTP.
@@ -83,15 +74,15 @@ func (r *engineRun) servers(ctx context.Context) (err error) {
 		r.report.KVTokens = 2 * most * (longest + 255) / 256 * 256
 	}
 	o.Log.Info("starting the pipeline")
-	up, err := startPipeline(ctx, pipelineOptions{executable: o.Executable, args: r.upArgs(most), analytics: o.Analytics}, o.Log)
+	up, err := pipeline.Start(ctx, pipeline.Options{Executable: o.Executable, Args: r.upArgs(most), Analytics: o.Analytics, Log: o.Log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, up.stop()) }()
-	if r.ours, err = newSide("cadence", up.url, "default", "", o.Timeout); err != nil {
+	defer func() { err = errors.Join(err, up.Stop()) }()
+	if r.ours, err = newSide("cadence", up.URL, "default", "", o.Timeout); err != nil {
 		return err
 	}
-	r.ours.ops = up.ops
+	r.ours.ops = up.Ops
 	defer r.ours.client.Close()
 	if slices.Contains(o.Parts, PartUnique) {
 		if err := r.against(ctx, unique, []string{PartUnique}); err != nil {
@@ -109,9 +100,9 @@ func (r *engineRun) servers(ctx context.Context) (err error) {
 func (r *engineRun) upArgs(most int) []string {
 	o := r.o
 	args := slices.Concat([]string{"--backend", "llama", "--model", r.model},
-		flag("threads", o.Threads), flag("kv-tokens", r.report.KVTokens), flag("engine-batch", o.EngineBatch),
+		pipeline.Flag("threads", o.Threads), pipeline.Flag("kv-tokens", r.report.KVTokens), pipeline.Flag("engine-batch", o.EngineBatch),
 		// Ids beyond those of running requests hold cached prefixes.
-		flag("sequences", min(256, 4*most)), flag("worker-max-batch", most))
+		pipeline.Flag("sequences", min(256, 4*most)), pipeline.Flag("worker-max-batch", most))
 	return append(args, o.UpArgs...)
 }
 
@@ -236,12 +227,12 @@ func (r *engineRun) pairs(ctx context.Context, m *Measurement, theirs *side, blo
 // startPeer starts llama-server with further arguments.
 func (r *engineRun) startPeer(ctx context.Context, args []string) (*llamaserver.Server, *side, error) {
 	o := r.o
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	ctx, cancel := context.WithTimeout(ctx, pipeline.StartLimit)
 	defer cancel()
 	s, err := llamaserver.Start(ctx, llamaserver.Options{
 		Binary: o.LlamaServer, Model: r.model, Threads: o.Threads, Slots: r.report.Slots, Context: r.report.KVTokens,
 		// The same device as ours, and nothing that only its own web page needs.
-		ExtraArgs: slices.Concat([]string{"--device", "none", "--no-webui"}, flag("ubatch-size", o.EngineBatch), args, o.PeerArgs),
+		ExtraArgs: slices.Concat([]string{"--device", "none", "--no-webui"}, pipeline.Flag("ubatch-size", o.EngineBatch), args, o.PeerArgs),
 		Log:       o.Log,
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cadence-slo/cadence/bench/arrival"
 	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/workload"
 )
 
@@ -90,20 +91,20 @@ func (s *side) open(ctx context.Context, g *workload.Generator, block string, se
 }
 
 // found reads the counters of the prefix cache, if there are any.
-func (s *side) found(ctx context.Context) (found, error) {
+func (s *side) found(ctx context.Context) (pipeline.Counters, error) {
 	if s.ops == "" {
-		return found{}, nil
+		return pipeline.Counters{}, nil
 	}
-	return counters(ctx, s.ops)
+	return pipeline.ReadCounters(ctx, s.ops)
 }
 
 // finish completes a block.
-func (s *side) finish(ctx context.Context, out *sample, before found) error {
+func (s *side) finish(ctx context.Context, out *sample, before pipeline.Counters) error {
 	if err := s.check(ctx, *out); err != nil {
 		return err
 	}
 	after, err := s.found(ctx)
-	out.found = found{after.prompt - before.prompt, after.cached - before.cached}
+	out.found = after.Less(before)
 	return err
 }
 

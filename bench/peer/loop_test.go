@@ -29,7 +29,7 @@ func scripted(t *testing.T, name string, j *journal) *httptest.Server {
 		defer j.mu.Unlock()
 		if r.URL.Path == "/metrics" {
 			n := len(j.prompts[name])
-			fmt.Fprintf(w, "# HELP x\n%s{pool=\"p\"} %d\n%s{pool=\"p\"} %d\n%s_more 1e9\n", counterPrompt, 8*n, counterCached, 2*n, counterPrompt)
+			fmt.Fprintf(w, "# HELP x\n%s{pool=\"p\"} %d\n%s{pool=\"p\"} %d\n%s_more 1e9\n", "cadence_worker_prompt_tokens_total", 8*n, "cadence_worker_cached_tokens_total", 2*n, "cadence_worker_prompt_tokens_total")
 			return
 		}
 		var body struct {

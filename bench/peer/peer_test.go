@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/workload"
 )
 
@@ -229,7 +230,7 @@ func TestGoodputAndOrder(t *testing.T) {
 
 func TestReportsWrite(t *testing.T) {
 	b := Block{Requests: 8, Complete: 7, OutputRate: 123.4, TTFT: Quantiles{P50: 5 * time.Millisecond}, Reasons: map[string]int{"timeout": 1}}
-	r := Report{Machine: Machine{CPU: "a CPU", Version: "v1"}, Model: Model{File: "m.gguf", SHA256: strings.Repeat("ab", 32)}, PeerVersion: "42", Quick: true,
+	r := Report{Machine: pipeline.Machine{CPU: "a CPU", Version: "v1"}, Model: pipeline.Model{File: "m.gguf", SHA256: strings.Repeat("ab", 32)}, PeerVersion: "42", Quick: true,
 		Measurements: []Measurement{{Name: "unique, 4 at a time", PeerArgs: []string{"--port", "0", "--kv-unified", "--cache-ram", "0"}, Ours: Side{Pooled: b, Blocks: []Block{b}}, Theirs: Side{Pooled: b, Blocks: []Block{b}},
 			Ratios: ratios([]Block{b}, []Block{b})}},
 		Prefill: &PrefillReport{Worker: []PrefillArm{{Name: "worker", Ratio: Ratio{Median: 0.987}}}}}

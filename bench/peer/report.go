@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -15,16 +16,16 @@ import (
 
 // Report is what Engine found.
 type Report struct {
-	Time         time.Time      `json:"time"`
-	Machine      Machine        `json:"machine"`
-	Model        Model          `json:"model"`
-	Quick        bool           `json:"quick"` // too short to be a result
-	Threads      int            `json:"threads"`
-	Slots        int            `json:"slots"` // of llama-server, and requests that run at once in ours
-	KVTokens     int            `json:"kv_tokens"`
-	PeerVersion  string         `json:"llama_server_version,omitempty"`
-	Measurements []Measurement  `json:"measurements,omitempty"`
-	Prefill      *PrefillReport `json:"prefill,omitempty"`
+	Time         time.Time        `json:"time"`
+	Machine      pipeline.Machine `json:"machine"`
+	Model        pipeline.Model   `json:"model"`
+	Quick        bool             `json:"quick"` // too short to be a result
+	Threads      int              `json:"threads"`
+	Slots        int              `json:"slots"` // of llama-server, and requests that run at once in ours
+	KVTokens     int              `json:"kv_tokens"`
+	PeerVersion  string           `json:"llama_server_version,omitempty"`
+	Measurements []Measurement    `json:"measurements,omitempty"`
+	Prefill      *PrefillReport   `json:"prefill,omitempty"`
 }
 
 // Side is one server's part of a measurement.

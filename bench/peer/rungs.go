@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -20,14 +21,14 @@ import (
 
 // RungsReport is what Rungs found.
 type RungsReport struct {
-	Time     time.Time     `json:"time"`
-	Machine  Machine       `json:"machine"`
-	Engine   string        `json:"engine"` // llama or mock
-	Model    Model         `json:"model"`
-	Threads  int           `json:"threads"`
-	Quick    bool          `json:"quick"` // too short to be a result
-	Workload workload.Spec `json:"workload"`
-	Seed     uint64        `json:"seed"`
+	Time     time.Time        `json:"time"`
+	Machine  pipeline.Machine `json:"machine"`
+	Engine   string           `json:"engine"` // llama or mock
+	Model    pipeline.Model   `json:"model"`
+	Threads  int              `json:"threads"`
+	Quick    bool             `json:"quick"` // too short to be a result
+	Workload workload.Spec    `json:"workload"`
+	Seed     uint64           `json:"seed"`
 
 	Capacity float64       `json:"first_rung_requests_per_second"` // closed loop, two at a time
 	Load     float64       `json:"load"`                           // multiple of it that was offered
@@ -85,7 +86,7 @@ func Rungs(ctx context.Context, o RungsOptions) (rep RungsReport, err error) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	rep = RungsReport{Time: time.Now().UTC(), Machine: machine(o.Version), Engine: o.On, Threads: o.Threads, Quick: o.Quick, Seed: o.Seed, Load: o.Load, Length: o.Length, Repeats: o.Repeats}
+	rep = RungsReport{Time: time.Now().UTC(), Machine: pipeline.ThisMachine(o.Version), Engine: o.On, Threads: o.Threads, Quick: o.Quick, Seed: o.Seed, Load: o.Load, Length: o.Length, Repeats: o.Repeats}
 	r := &rungsRun{o: &o}
 	if err := r.open(ctx, &rep); err != nil {
 		return rep, err
@@ -129,19 +130,19 @@ func (r *rungsRun) open(ctx context.Context, rep *RungsReport) error {
 	var vocab workload.Vocabulary
 	r.engine = []string{"--backend", "mock"}
 	if o.On == "mock" {
-		rep.Model, vocab, err = mockModel()
+		rep.Model, vocab, err = pipeline.MockModel()
 	} else {
 		var file string
-		if file, err = findModel(ctx, o.ModelDir, o.Model); err != nil {
+		if file, err = pipeline.FindModel(ctx, o.ModelDir, o.Model); err != nil {
 			return err
 		}
-		r.engine = append([]string{"--backend", "llama", "--model", file}, flag("threads", o.Threads)...)
-		rep.Model, vocab, err = openModel(file)
+		r.engine = append([]string{"--backend", "llama", "--model", file}, pipeline.Flag("threads", o.Threads)...)
+		rep.Model, vocab, err = pipeline.OpenModel(file)
 	}
 	if err != nil {
 		return err
 	}
-	r.engine = slices.Concat(r.engine, flag("kv-tokens", o.KVTokens), flag("sequences", o.Sequences))
+	r.engine = slices.Concat(r.engine, pipeline.Flag("kv-tokens", o.KVTokens), pipeline.Flag("sequences", o.Sequences))
 	if r.g, err = workload.New(spec, vocab, o.Seed); err != nil {
 		return err
 	}
@@ -150,20 +151,20 @@ func (r *rungsRun) open(ctx context.Context, rep *RungsReport) error {
 }
 
 // start starts fresh services in one mode.
-func (r *rungsRun) start(ctx context.Context, rung Rung) (*pipeline, *side, error) {
+func (r *rungsRun) start(ctx context.Context, rung Rung) (*pipeline.Pipeline, *side, error) {
 	o := r.o
-	up, err := startPipeline(ctx, pipelineOptions{executable: o.Executable, args: slices.Concat(r.engine, rung.Args, o.UpArgs), analytics: o.Analytics}, o.Log)
+	up, err := pipeline.Start(ctx, pipeline.Options{Executable: o.Executable, Args: slices.Concat(r.engine, rung.Args, o.UpArgs), Analytics: o.Analytics, Log: o.Log})
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := newSide(rung.Name, up.url, "default", "", o.Length+o.Drain+time.Minute)
+	s, err := newSide(rung.Name, up.URL, "default", "", o.Length+o.Drain+time.Minute)
 	if err != nil {
-		return nil, nil, errors.Join(err, up.stop())
+		return nil, nil, errors.Join(err, up.Stop())
 	}
-	s.ops = up.ops
+	s.ops = up.Ops
 	// Connections open, memory is touched; nothing that a later request could use gets into a cache.
 	if _, err := s.closed(ctx, r.other, "warmup", 2, 2); err != nil {
-		return nil, nil, errors.Join(err, up.stop())
+		return nil, nil, errors.Join(err, up.Stop())
 	}
 	return up, s, nil
 }
@@ -175,7 +176,7 @@ func (r *rungsRun) capacity(ctx context.Context, rep *RungsReport) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.Rungs[0].Name, err)
 	}
-	defer func() { s.client.Close(); err = errors.Join(err, up.stop()) }()
+	defer func() { s.client.Close(); err = errors.Join(err, up.Stop()) }()
 	g := r.g.Reseed(o.Seed + 1<<32)
 	alone, err := s.closed(ctx, g, "alone", 1, max(2, o.Capacity/4))
 	if err != nil {
@@ -206,7 +207,7 @@ func (r *rungsRun) run(ctx context.Context, rep *RungsReport, rung Rung, repeat 
 	if err != nil {
 		return out, err
 	}
-	defer func() { s.client.Close(); err = errors.Join(err, up.stop()) }()
+	defer func() { s.client.Close(); err = errors.Join(err, up.Stop()) }()
 	seed := r.o.Seed + uint64(repeat)
 	return s.open(ctx, r.g.Reseed(seed), rung.Name, seed, rep.Rate, r.o.Length, r.o.Drain)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/pipeline"
 )
 
 // Quantiles sums durations up, exactly.
@@ -42,7 +43,7 @@ type Block struct {
 type sample struct {
 	length  time.Duration
 	records []*load.Record
-	found   found // by the server's own counters; zero: it has none
+	found   pipeline.Counters // by the server's own counters; zero: it has none
 }
 
 // summarize sums up one or several blocks.
@@ -50,10 +51,10 @@ func summarize(samples ...sample) Block {
 	var b Block
 	var ttft, itl, tpot, e2e []time.Duration
 	var prefill []float64
-	var own found
+	var own pipeline.Counters
 	for _, s := range samples {
-		own.prompt += s.found.prompt
-		own.cached += s.found.cached
+		own.Prompt += s.found.Prompt
+		own.Cached += s.found.Cached
 		b.Length += s.length
 		b.Requests += len(s.records)
 		for _, r := range s.records {
@@ -89,7 +90,7 @@ func summarize(samples ...sample) Block {
 	}
 	b.CachedRatio = float64(b.CachedTokens) / float64(max(1, b.PromptTokens))
 	if b.CachedTokens == 0 {
-		b.CachedTokens, b.CachedRatio = own.cached, float64(own.cached)/float64(max(1, own.prompt))
+		b.CachedTokens, b.CachedRatio = own.Cached, float64(own.Cached)/float64(max(1, own.Prompt))
 	}
 	b.PrefillRate = medianOf(prefill)
 	b.TTFT, b.ITL, b.TPOT, b.E2E = exact(ttft), exact(itl), exact(tpot), exact(e2e)

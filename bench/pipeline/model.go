@@ -1,6 +1,7 @@
-package peer
+package pipeline
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,14 +9,17 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"github.com/cadence-slo/cadence/bench/workload"
+	"github.com/cadence-slo/cadence/worker/gguf"
 	"github.com/cadence-slo/cadence/worker/llama"
 	"github.com/cadence-slo/cadence/worker/mock"
+	"github.com/cadence-slo/cadence/worker/modelfile"
 	"github.com/klauspost/cpuid/v2"
 )
 
-// Machine is where it was measured, and by what.
+// Machine is where something was measured, and by what.
 type Machine struct {
 	CPU     string `json:"cpu"`
 	Cores   int    `json:"cores"`
@@ -25,7 +29,8 @@ type Machine struct {
 	Version string `json:"cadence"` // of this program
 }
 
-func machine(version string) Machine {
+// ThisMachine describes where this process runs.
+func ThisMachine(version string) Machine {
 	return Machine{CPU: cpuid.CPU.BrandName, Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version(), Version: version}
 }
 
@@ -47,9 +52,18 @@ func (m *Model) String() string {
 	return fmt.Sprintf("%s (%s, %s, %.0f M parameters, sha256 %.12s)", m.File, m.Architecture, m.Quantisation, float64(m.Parameters)/1e6, m.SHA256)
 }
 
-// openModel reads what must be known of a GGUF file: the token ids that prompts may have, and what the report says. Its
+// FindModel resolves a model's name to its file; 120m and the like are short for the synthetic ones. dir is that of models;
+// empty: the user's cache.
+func FindModel(ctx context.Context, dir, name string) (string, error) {
+	if slices.Contains(gguf.Presets(), name) {
+		name = "synth:" + name
+	}
+	return modelfile.Find(ctx, dir, name, nil)
+}
+
+// OpenModel reads what must be known of a GGUF file: the token ids that prompts may have, and what the report says. Its
 // weights stay on disk.
-func openModel(path string) (_ Model, _ workload.Vocabulary, err error) {
+func OpenModel(path string) (_ Model, _ workload.Vocabulary, err error) {
 	if err := llama.Init(nil, ""); err != nil {
 		return Model{}, nil, err
 	}
@@ -80,13 +94,13 @@ func hash(path string) (sum string, size int64, err error) {
 	defer f.Close()
 	h := sha256.New()
 	if size, err = io.Copy(h, f); err != nil {
-		return "", 0, fmt.Errorf("peer: reading %s: %w", path, err)
+		return "", 0, fmt.Errorf("pipeline: reading %s: %w", path, err)
 	}
 	return hex.EncodeToString(h.Sum(nil)), size, nil
 }
 
-// mockModel is the mock engine's.
-func mockModel() (Model, workload.Vocabulary, error) {
-	vocab, err := workload.NewVocabulary(mock.Vocab, func(id int32) bool { return id <= mock.TurnEnd }) // words only
+// MockModel is the mock engine's. Prompts are of words only.
+func MockModel() (Model, workload.Vocabulary, error) {
+	vocab, err := workload.NewVocabulary(mock.Vocab, func(id int32) bool { return id <= mock.TurnEnd })
 	return Model{File: "mock", Architecture: "mock"}, vocab, err
 }
