@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/cadence-slo/cadence/bench/record"
 )
@@ -48,15 +48,20 @@ type Request struct {
 // Generator draws requests. It is safe for concurrent use.
 type Generator struct {
 	spec    Spec
+	kinds   []Kind
+	tenants []Tenant
+	systems [][][]int32 // by kind
 	vocab   Vocabulary
-	seed    uint64
-	systems [][]int32
+
+	seed, systemSeed uint64
 }
 
 // Streams of randomness that do not touch each other.
 const (
 	streamRequest = 0x72657175657374
 	streamSystem  = 0x73797374656d
+	streamMix     = 0x6d6978
+	streamBlock   = 0x626c6f636b
 )
 
 // New returns a generator, or ErrSpec. The system prompts depend on the seed too.
@@ -67,12 +72,18 @@ func New(spec *Spec, vocab Vocabulary, seed uint64) (*Generator, error) {
 	if len(vocab) < 2 {
 		return nil, fmt.Errorf("%w: a vocabulary of %d token ids, at least 2 are needed", ErrSpec, len(vocab))
 	}
-	g := &Generator{spec: *spec, vocab: vocab, seed: seed}
-	if spec.SharedRatio > 0 {
-		for i := range spec.SystemPrompts {
-			rng := source(seed, streamSystem, uint64(i))
-			g.systems = append(g.systems, g.tokens(rng, nil, spec.SystemTokens.draw(rng)))
+	g := &Generator{spec: *spec, kinds: spec.mix(), tenants: spec.senders(), vocab: vocab, seed: seed, systemSeed: seed}
+	number := uint64(0)
+	for _, k := range g.kinds {
+		var systems [][]int32
+		if k.SharedRatio > 0 {
+			for range k.SystemPrompts {
+				rng := source(seed, streamSystem, number)
+				systems = append(systems, vocab.draw(rng, nil, k.SystemTokens.draw(rng)))
+				number++
+			}
 		}
+		g.systems = append(g.systems, systems)
 	}
 	return g, nil
 }
@@ -88,12 +99,32 @@ func (g *Generator) Reseed(seed uint64) *Generator {
 // Name implements Source.
 func (g *Generator) Name() string { return g.spec.Name }
 
-// Describe implements Source: the spec and the seed. It does not hold the vocabulary, which is the model's.
+// drawn is all that a generator was made with but the vocabulary, which is the model's.
+type drawn struct {
+	Spec       *Spec   `json:"spec"`
+	Seed       uint64  `json:"seed"`
+	SystemSeed *uint64 `json:"system_seed,omitempty"` // nil: Seed
+}
+
+// generator is the one that was described.
+func (d *drawn) generator(vocab Vocabulary) (*Generator, error) {
+	if d.SystemSeed == nil {
+		return New(d.Spec, vocab, d.Seed)
+	}
+	g, err := New(d.Spec, vocab, *d.SystemSeed)
+	if err != nil {
+		return nil, err
+	}
+	return g.Reseed(d.Seed), nil
+}
+
+// Describe implements Source: the spec and the seed.
 func (g *Generator) Describe() json.RawMessage {
-	return describe(struct {
-		Spec *Spec  `json:"spec"`
-		Seed uint64 `json:"seed"`
-	}{&g.spec, g.seed})
+	d := drawn{Spec: &g.spec, Seed: g.seed}
+	if g.systemSeed != g.seed {
+		d.SystemSeed = &g.systemSeed
+	}
+	return describe(&d)
 }
 
 // SLOs implements Source.
@@ -113,27 +144,59 @@ func (g *Generator) Spec() Spec { return g.spec }
 
 // Request returns the i-th request, i ≥ 0.
 func (g *Generator) Request(i int) Request {
-	rng := source(g.seed, streamRequest, uint64(i))
 	r := Request{Index: i, System: -1}
+	kind, tenant := g.mix(i)
+	k, t := &g.kinds[kind], &g.tenants[tenant]
+	r.Kind, r.Tenant, r.Class = k.Name, t.Name, class(k, t)
+	rng := source(g.seed, streamRequest, uint64(i))
 	// Every request takes the same draws in the same order, so that a change of one key leaves the others' draws alone.
-	shares, which := rng.Float64(), rng.IntN(max(1, len(g.systems)))
-	r.Cap, r.Output = g.spec.Output.draw(rng)
-	if shares < g.spec.SharedRatio {
-		system := g.systems[which]
+	systems := g.systems[kind]
+	shares, which := rng.Float64(), rng.IntN(max(1, len(systems)))
+	r.Cap, r.Output = k.Output.draw(rng)
+	if shares < k.SharedRatio {
+		system := systems[which]
 		r.System, r.SystemTokens = which, len(system)
-		n := g.spec.TailTokens.draw(rng)
+		for _, earlier := range g.systems[:kind] {
+			r.System += len(earlier)
+		}
+		n := k.TailTokens.draw(rng)
 		r.Prompt = append(make([]int32, 0, len(system)+n), system...)
-		r.Prompt = g.tokens(rng, r.Prompt, n)
+		r.Prompt = g.vocab.draw(rng, r.Prompt, n)
 		return r
 	}
-	r.Prompt = g.tokens(rng, nil, g.spec.UniqueTokens.draw(rng))
+	r.Prompt = g.vocab.draw(rng, nil, k.UniqueTokens.draw(rng))
 	return r
 }
 
-// tokens appends n random token ids.
-func (g *Generator) tokens(rng *rand.Rand, dst []int32, n int) []int32 {
+// mix draws kind and tenant of the i-th request, from randomness of their own.
+func (g *Generator) mix(i int) (kind, tenant int) {
+	if len(g.kinds) == 1 && len(g.tenants) == 1 {
+		return 0, 0
+	}
+	rng := source(g.seed, streamMix, uint64(i))
+	return pick(rng, g.kinds, func(k *Kind) float64 { return k.Share }), pick(rng, g.tenants, func(t *Tenant) float64 { return t.Share })
+}
+
+// pick draws an index of of with probability in proportion to its share.
+func pick[T any](rng *rand.Rand, of []T, share func(*T) float64) int {
+	sum := 0.0
+	for i := range of {
+		sum += share(&of[i])
+	}
+	x := rng.Float64() * sum
+	for i := range of {
+		if x -= share(&of[i]); x < 0 {
+			return i
+		}
+	}
+	return len(of) - 1 // rounding
+}
+
+// draw appends n random token ids.
+func (v Vocabulary) draw(rng *rand.Rand, dst []int32, n int) []int32 {
+	dst = slices.Grow(dst, n)
 	for range n {
-		dst = append(dst, g.vocab[rng.IntN(len(g.vocab))])
+		dst = append(dst, v[rng.IntN(len(v))])
 	}
 	return dst
 }
@@ -149,21 +212,4 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-func (r Range) draw(rng *rand.Rand) int { return r.Min + rng.IntN(r.Max-r.Min+1) }
-
-// draw returns a cap and the length of the answer under it.
-func (o *Output) draw(rng *rand.Rand) (limit, realised int) {
-	if o.Cap == nil {
-		return o.Fixed, o.Fixed
-	}
-	x := math.Round(math.Exp(o.Cap.Mu + o.Cap.Sigma*rng.NormFloat64()))
-	limit = int(min(max(x, float64(o.Cap.Min)), float64(o.Cap.Max)))
-	return limit, o.realised(limit)
-}
-
-// realised is the length of an answer whose cap is limit.
-func (o *Output) realised(limit int) int {
-	return min(limit, max(o.RealisedMin, int(math.Round(o.RealisedRatio*float64(limit)))))
 }

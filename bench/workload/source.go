@@ -3,6 +3,7 @@ package workload
 import (
 	"encoding/json"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/record"
@@ -27,11 +28,43 @@ type Timed interface {
 	Arrivals() iter.Seq[time.Duration]
 }
 
-// OpenSource opens a source by name: a workload as [Open] finds it, drawn with seed.
+// OpenSource opens a source by name:
+//
+//   - seed, or another name of [Embedded], or the file of a description: drawn with seed, see [Spec];
+//   - azure:FILE, a CSV as Microsoft publishes them (TIMESTAMP, ContextTokens, GeneratedTokens);
+//   - mooncake:FILE, JSON lines with timestamp (ms), input_length, output_length and hash_ids, equal ids being equal blocks
+//     of 512 tokens;
+//   - record:DIR, the requests of a run of ours, see package record.
+//
+// The last three are [Timed]; their token ids are drawn with seed. Options may stand behind the file as
+// ?key=value&key=value: tokens=0.25 makes all lengths a quarter; from=10m and length=5m take a window; rate=2 stretches the
+// times so that their mean rate is 2 requests/s. Nothing is rescaled without them, and Describe tells what was.
+//
+// It returns ErrSpec or ErrTrace.
 func OpenSource(name string, vocab Vocabulary, seed uint64) (Source, error) {
-	spec, err := Open(name)
+	kind, rest, _ := strings.Cut(name, ":")
+	read := map[string]func(string, []byte) ([]row, error){"azure": readAzure, "mooncake": readMooncake}[kind]
+	if read == nil && kind != "record" {
+		spec, err := Open(name)
+		if err != nil {
+			return nil, err
+		}
+		return New(spec, vocab, seed)
+	}
+	file, o, err := splitOptions(rest)
 	if err != nil {
 		return nil, err
 	}
-	return New(spec, vocab, seed)
+	if kind == "record" {
+		return openRecord(file, o, vocab, seed)
+	}
+	content, err := readTrace(file)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := read(file, content)
+	if err != nil {
+		return nil, err
+	}
+	return newTrace(kind, file, content, rows, o, vocab, seed)
 }
