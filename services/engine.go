@@ -131,7 +131,10 @@ func (out *engine) openWeights(g *Globals, path string, e *EngineFlags) error {
 }
 
 func openMock(m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
-	cfg := mockConfig(m, e)
+	cfg, err := mockConfig(m, e)
+	if err != nil {
+		return nil, err
+	}
 	out := &engine{model: ingress.Model{
 		Name: cfg.Model, Tokenizer: mock.Tokenizer{}, ChatTemplate: mock.ChatTemplate,
 		ContextTokens: cfg.ContextTokens, VocabTokens: mock.Vocab, Created: time.Now(),
@@ -140,7 +143,6 @@ func openMock(m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
 		out.model.Speller = mock.Tokenizer{} // it keeps to no grammar
 	}
 	out.model.Aliases = aliases(m, cfg.Model)
-	var err error
 	out.model.Control, err = controlNames(mock.Tokenizer{}, mock.Vocab, func(id int32) bool { return mock.EndOfText <= id && id <= mock.TurnEnd })
 	if err != nil || vocabOnly {
 		return out, err

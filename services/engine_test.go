@@ -3,10 +3,13 @@ package services
 import (
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/worker/llama"
 )
 
@@ -92,4 +95,37 @@ func backends() []string {
 		return []string{backendMock, backendLlama}
 	}
 	return []string{backendMock}
+}
+
+// The mock takes its time from an embedded profile or from a file.
+func TestMockProfile(t *testing.T) {
+	own, err := profile.Open("seed-laptop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Name = "own"
+	b, err := own.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, broken := filepath.Join(t.TempDir(), "own.json"), filepath.Join(t.TempDir(), "broken.json")
+	if err := errors.Join(os.WriteFile(file, b, 0o600), os.WriteFile(broken, b[1:], 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for arg, name := range map[string]string{"elasticserve": "elasticserve", file: "own", broken: "", "nobody": ""} {
+		cli, err := parse(t, "up", "--backend", "mock", "--mock-profile", arg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := mockConfig(&cli.Up.ModelFlags, &cli.Up.EngineFlags)
+		if name == "" {
+			if !errors.Is(err, profile.ErrProfile) {
+				t.Errorf("%s: %v", arg, err)
+			}
+			continue
+		}
+		if err != nil || cfg.Profile.Name != name {
+			t.Errorf("%s: %+v, %v", arg, cfg.Profile, err)
+		}
+	}
 }

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/worker/llama"
 	"github.com/cadence-slo/cadence/worker/mock"
 	"github.com/cadence-slo/cadence/worker/modelfile"
@@ -62,12 +65,13 @@ type MockCmd struct {
 	PrefillRate        float64       `help:"mock: prefill, tokens/s; 0 is free" default:"4000"`
 	Step               time.Duration `help:"mock: a step" default:"10ms"`
 	StepPerSeq         time.Duration `help:"mock: more of a step for each sequence that decodes" default:"250us"`
+	Profile            string        `help:"mock: a profile that says how long a step takes, instead of the three above: seed-laptop, elasticserve, mock, or a file of cadence calibrate. Sizes stay flags" placeholder:"NAME|FILE"`
 	EndHazard          float64       `help:"mock: probability that a token ends the answer" default:"0"`
 	AttemptIndependent bool          `help:"mock: every attempt of a request continues in the same way"`
 }
 
 // mockConfig is the mock engine that the flags describe.
-func mockConfig(m *ModelFlags, e *EngineFlags) mock.Config {
+func mockConfig(m *ModelFlags, e *EngineFlags) (mock.Config, error) {
 	c := mock.DefaultConfig()
 	if e.ContextTokens > 0 {
 		c.ContextTokens = e.ContextTokens
@@ -75,7 +79,28 @@ func mockConfig(m *ModelFlags, e *EngineFlags) mock.Config {
 	c.KVCells, c.Sequences, c.BatchTokens = e.KVTokens, e.Sequences, e.EngineBatch
 	c.StepBase, c.StepSequence, c.PrefillRate = e.Mock.Step, e.Mock.StepPerSeq, e.Mock.PrefillRate
 	c.EndHazard, c.AttemptIndependent = e.Mock.EndHazard, e.Mock.AttemptIndependent
-	return c
+	if e.Mock.Profile == "" {
+		return c, nil
+	}
+	var err error
+	c.Profile, err = openProfile(e.Mock.Profile)
+	return c, err
+}
+
+// openProfile returns an embedded profile, or that in a file.
+func openProfile(nameOrPath string) (*profile.Profile, error) {
+	if slices.Contains(profile.Embedded(), nameOrPath) {
+		return profile.Open(nameOrPath)
+	}
+	b, err := os.ReadFile(nameOrPath)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q is none of %s, and no file: %w", profile.ErrProfile, nameOrPath, strings.Join(profile.Embedded(), ", "), err)
+	}
+	p, err := profile.Decode(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nameOrPath, err)
+	}
+	return p, nil
 }
 
 // validate returns ErrFlags, naming the flag and what it may be; what only an engine knows of its own limits is left to it.

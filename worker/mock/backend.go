@@ -3,7 +3,6 @@ package mock
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker"
@@ -50,7 +49,7 @@ func New(cfg Config) (*Backend, error) {
 	for i := range b.free {
 		b.free[i] = cfg.KVCells - 1 - i
 	}
-	if b.Cost(&batch.Batch{PrefillTokens: cfg.BatchTokens, Decodes: 1}) > 0 {
+	if cfg.Cost(&batch.Batch{PrefillTokens: cfg.BatchTokens, Decodes: 1}) > 0 {
 		if err := b.pace.open(); err != nil {
 			return nil, fmt.Errorf("mock: opening a timer: %w", err)
 		}
@@ -63,7 +62,7 @@ func (b *Backend) Info() worker.Info {
 	c := &b.cfg
 	return worker.Info{
 		Backend: "mock", Model: c.Model,
-		Fingerprint:   fmt.Sprintf("mock-%v-%v-%g-%g-%v", c.StepBase, c.StepSequence, c.PrefillRate, c.EndHazard, c.AttemptIndependent),
+		Fingerprint:   fmt.Sprintf("mock-%s-%g-%v", c.speed(), c.EndHazard, c.AttemptIndependent),
 		ContextTokens: c.ContextTokens, Sequences: c.Sequences, KVCells: c.KVCells, BatchTokens: c.BatchTokens, Vocab: Vocab, Sharing: true, Logprobs: true,
 	}
 }
@@ -134,15 +133,6 @@ func (b *Backend) unref(cell int) {
 	}
 }
 
-// Cost is how long a step takes.
-func (b *Backend) Cost(step *batch.Batch) time.Duration {
-	d := b.cfg.StepBase + time.Duration(step.Decodes)*b.cfg.StepSequence
-	if b.cfg.PrefillRate > 0 {
-		d += time.Duration(float64(step.PrefillTokens) / b.cfg.PrefillRate * float64(time.Second))
-	}
-	return d
-}
-
 // follows returns ErrStep if an entry is not what Start has promised: the tokens it told of, as a prefill, after cells that
 // hold them, too; then, as decodes, one token each time. An engine whose sampler remembers would count a token twice, or
 // not at all.
@@ -205,7 +195,7 @@ func (b *Backend) Step(step *batch.Batch, rows []batch.Row) error {
 	if fed > b.cfg.BatchTokens || fed > len(b.free) {
 		return fmt.Errorf("%w: %d tokens into %d of %d cells", ErrStep, fed, b.Cells(), b.cfg.KVCells)
 	}
-	b.pace.wait(b.Cost(step))
+	b.pace.wait(b.cfg.Cost(step))
 	for i := range step.Entries {
 		e := &step.Entries[i]
 		s := &b.seqs[e.Seq]

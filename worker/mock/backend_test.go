@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker"
 	"github.com/cadence-slo/cadence/worker/batch"
@@ -109,7 +110,7 @@ func TestStepsTakeTheirTime(t *testing.T) {
 	cfg := mock.FreeConfig()
 	cfg.StepBase, cfg.StepSequence, cfg.PrefillRate = 200*time.Microsecond, 50*time.Microsecond, 1e6
 	b := open(t, cfg)
-	if got := b.Cost(&batch.Batch{Decodes: 2, PrefillTokens: 100}); got != 400*time.Microsecond {
+	if got := cfg.Cost(&batch.Batch{Decodes: 2, PrefillTokens: 100}); got != 400*time.Microsecond {
 		t.Fatalf("cost %v", got)
 	}
 	const steps = 100
@@ -126,6 +127,27 @@ func TestStepsTakeTheirTime(t *testing.T) {
 	t.Logf("%d steps of 250µs took %v", steps, best)
 	if best > steps*600*time.Microsecond {
 		t.Errorf("%d steps of 250µs took %v at best", steps, best)
+	}
+}
+
+// A profile takes the place of the three figures, and the one of that name says what they say by default.
+func TestProfileDecides(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cfg := mock.DefaultConfig()
+		step := &batch.Batch{PrefillTokens: rapid.IntRange(0, 512).Draw(t, "prefill"), Decodes: rapid.IntRange(0, 64).Draw(t, "decodes"), ContextTokens: 999}
+		stated := cfg.Cost(step)
+		var err error
+		if cfg.Profile, err = profile.Open("mock"); err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.Cost(step); got != stated {
+			t.Fatalf("%d of prefill, %d decode: %v by the profile, %v as stated", step.PrefillTokens, step.Decodes, got, stated)
+		}
+	})
+	cfg := mock.FreeConfig()
+	cfg.Profile = &profile.Profile{Name: "broken"}
+	if _, err := mock.New(cfg); !errors.Is(err, mock.ErrConfig) || !errors.Is(err, profile.ErrProfile) {
+		t.Error(err)
 	}
 }
 

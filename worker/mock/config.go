@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
@@ -25,6 +26,8 @@ type Config struct {
 	// All zero is an engine that takes no time and never sleeps.
 	StepBase, StepSequence time.Duration
 	PrefillRate            float64 // tokens/s; 0 is free
+	// Profile, if not nil, says instead how long a step takes. It is not changed.
+	Profile *profile.Profile
 
 	// EndHazard is the probability that a token ends the answer (unless the request ignores that); [0, 1). 0: every
 	// answer runs to its max_tokens.
@@ -46,6 +49,26 @@ func DefaultConfig() Config {
 		Model: "mock", ContextTokens: 4096, KVCells: 32768, Sequences: 64, BatchTokens: 512,
 		StepBase: 10 * time.Millisecond, StepSequence: 250 * time.Microsecond, PrefillRate: 4000,
 	}
+}
+
+// Cost is how long a step takes.
+func (c *Config) Cost(step *batch.Batch) time.Duration {
+	if c.Profile != nil {
+		return c.Profile.Step(step.PrefillTokens, step.Decodes, step.ContextTokens)
+	}
+	d := c.StepBase + time.Duration(step.Decodes)*c.StepSequence
+	if c.PrefillRate > 0 {
+		d += time.Duration(float64(step.PrefillTokens) / c.PrefillRate * float64(time.Second))
+	}
+	return d
+}
+
+// speed identifies the cost model.
+func (c *Config) speed() string {
+	if c.Profile != nil {
+		return c.Profile.Name
+	}
+	return fmt.Sprintf("%v-%v-%g", c.StepBase, c.StepSequence, c.PrefillRate)
 }
 
 // FreeConfig is DefaultConfig at no cost: what is left is what the pipeline itself takes.
@@ -75,6 +98,11 @@ func (c *Config) Validate() error {
 	} {
 		if !k.ok {
 			return fmt.Errorf("%w: %s is %v, allowed: %s", ErrConfig, k.key, k.value, k.allowed)
+		}
+	}
+	if c.Profile != nil {
+		if err := c.Profile.Validate(); err != nil {
+			return fmt.Errorf("%w: profile: %w", ErrConfig, err)
 		}
 	}
 	return nil

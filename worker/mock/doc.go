@@ -1,4 +1,4 @@
-// Package mock is an engine without a model: it takes the time that a stated cost model says, on the real clock, and
+// Package mock is an engine without a model: it takes the time that a stated cost model (or a profile.Profile) says, on the real clock, and
 // answers with text that shows where each token came from.
 //
 // A token is a hash of the sampling seed, the attempt and every token before it, prompt included. A token that got lost,
