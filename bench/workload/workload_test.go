@@ -84,6 +84,25 @@ func TestSeedWorkload(t *testing.T) {
 	t.Logf("%.3f share; cap %.1f, answer %.1f, prompts %.0f and %.0f tokens", shared/n, caps/n, outputs/n, s, u)
 }
 
+// The control has the seed's prompts, and its mean lengths at each request.
+func TestUniformIsTheSeedsControl(t *testing.T) {
+	const n = 20000
+	seed, uniform := generator(t, "seed", 2), generator(t, "uniform", 2)
+	var prompts, caps, outputs float64
+	for i := range n {
+		a, b := seed.Request(i), uniform.Request(i)
+		if b.Cap != 133 || b.Output != 61 || b.System != a.System {
+			t.Fatalf("%+v", b)
+		}
+		prompts += float64(len(b.Prompt)-len(a.Prompt)) / n
+		caps += float64(b.Cap-a.Cap) / n
+		outputs += float64(b.Output-a.Output) / n
+	}
+	if math.Abs(prompts) > 1 || math.Abs(caps) > 3 || math.Abs(outputs) > 1.5 {
+		t.Errorf("the control's mean prompt, cap and answer differ by %.1f, %.1f and %.1f tokens", prompts, caps, outputs)
+	}
+}
+
 func TestRequestsAreDeterminedBySeedAndIndex(t *testing.T) {
 	a, b, other := generator(t, "seed", 7), generator(t, "seed", 7), generator(t, "seed", 8)
 	same := 0
@@ -200,10 +219,18 @@ func TestParse(t *testing.T) {
 
 // BenchmarkRequest is what drawing a request takes: go test -bench Request ./bench/workload.
 func BenchmarkRequest(b *testing.B) {
-	g := generator(b, "seed", 1)
-	i := 0
-	for b.Loop() {
-		g.Request(i)
-		i++
+	for _, name := range []string{"seed", "elastic-mixed", "azure:testdata/azure-conv-2023.csv"} {
+		b.Run(name, func(b *testing.B) {
+			s, err := OpenSource(name, vocabulary, 1)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				s.Request(i)
+				i++
+			}
+		})
 	}
 }
