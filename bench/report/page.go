@@ -1,0 +1,60 @@
+package report
+
+import (
+	"bytes"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+)
+
+//go:embed page.html
+var page string
+
+var pageTemplate = template.Must(template.New("page").Parse(page))
+
+// Title is what the report is of.
+func (r *Report) Title() string {
+	for _, run := range r.Runs {
+		if run.Experiment != "" {
+			return run.Experiment + " on " + run.On
+		}
+		return run.Workload + " on " + run.On
+	}
+	return "No run that counts"
+}
+
+// Summary says in a sentence what was run.
+func (r *Report) Summary() string {
+	text := fmt.Sprintf("%d runs: %d arms at %d rates. Objective: %s.", len(r.Runs), len(r.Arms), len(r.Rates), describeSLOs(r.SLOs))
+	if n := len(r.Excluded); n > 0 {
+		text += fmt.Sprintf(" %d runs do not count; they are listed below.", n)
+	}
+	return text
+}
+
+// Page writes one page that needs nothing but itself.
+func (r *Report) Page(w io.Writer, tables []*Table, figures []*Figure) error {
+	type picture struct {
+		Alt string
+		SVG template.HTML
+	}
+	data := struct {
+		Title, Summary string
+		Tables         []*Table
+		Figures        []picture
+	}{r.Title(), r.Summary(), tables, nil}
+	for _, f := range figures {
+		svg, err := f.SVG()
+		if err != nil {
+			return err
+		}
+		at := bytes.Index(svg, []byte("<svg"))
+		if at < 0 {
+			return fmt.Errorf("report: figure %s has no <svg>", f.Name)
+		}
+		// Drawn above: text in it, names of arms included, is escaped.
+		data.Figures = append(data.Figures, picture{f.Alt, template.HTML(svg[at:])})
+	}
+	return pageTemplate.Execute(w, data)
+}
