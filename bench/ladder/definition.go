@@ -83,7 +83,12 @@ type Definition struct {
 	SLO   *record.SLO `yaml:"slo,omitempty" json:"slo,omitempty"`
 	Alone *Alone      `yaml:"slo_alone,omitempty" json:"slo_alone,omitempty"`
 
-	Length  time.Duration `yaml:"length" json:"length_ns"`                      // of the arrivals of a run
+	// The arrivals of a run last for Length, or for as long as Requests of them take in the mean at the run's rate, after
+	// WarmupRequests more that are warm-up.
+	Length         time.Duration `yaml:"length,omitempty" json:"length_ns,omitzero"`
+	Requests       int           `yaml:"requests,omitempty" json:"requests,omitempty"`
+	WarmupRequests int           `yaml:"warmup_requests,omitempty" json:"warmup_requests,omitempty"`
+
 	Warmup  time.Duration `yaml:"warmup,omitempty" json:"warmup_ns,omitempty"`  // see record.Run
 	Tail    time.Duration `yaml:"tail,omitempty" json:"tail_ns,omitempty"`      // see record.Run
 	Drain   time.Duration `yaml:"drain" json:"drain_ns"`                        // how long after the last arrival answers are waited for
@@ -162,7 +167,7 @@ func (d *Definition) fill() {
 		d.Capacity.Requests = 24
 	}
 	if d.Timeout == 0 {
-		d.Timeout = d.Length + d.Drain
+		d.Timeout = 10 * time.Minute
 	}
 	if d.Profile == "" {
 		d.Profile = "mock"
@@ -227,9 +232,13 @@ func (d *Definition) Validate() error {
 		return bad("slo has a negative time")
 	case d.Alone != nil && (d.Alone.TTFT < 0 || d.Alone.E2E < 0 || d.Alone.TTFT+d.Alone.E2E == 0):
 		return bad("slo_alone has ttft %v and e2e %v, allowed: 0 (none) and more, not both 0", d.Alone.TTFT, d.Alone.E2E)
-	case d.Length <= 0:
-		return bad("length is %v, allowed: more than 0", d.Length)
-	case d.Warmup < 0 || d.Tail < 0 || d.Warmup+d.Tail >= d.Length:
+	case d.Length < 0 || d.Requests < 0 || (d.Length > 0) == (d.Requests > 0):
+		return bad("length is %v and requests is %d, wanted is one of them, more than 0", d.Length, d.Requests)
+	case d.WarmupRequests < 0 || d.WarmupRequests > 0 && d.Requests == 0:
+		return bad("warmup_requests is %d, allowed: 0 and more, with requests", d.WarmupRequests)
+	case d.Requests > 0 && d.Warmup+d.Tail != 0:
+		return bad("warmup is %v and tail is %v, allowed with requests: 0", d.Warmup, d.Tail)
+	case d.Length > 0 && (d.Warmup < 0 || d.Tail < 0 || d.Warmup+d.Tail >= d.Length):
 		return bad("warmup is %v and tail is %v, allowed: together less than length (%v)", d.Warmup, d.Tail, d.Length)
 	case d.Drain < 0:
 		return bad("drain is %v, allowed: 0 and more", d.Drain)
@@ -279,6 +288,15 @@ func distinct[T comparable](key string, values []T) error {
 		}
 	}
 	return nil
+}
+
+// Times returns how long the arrivals of a run at a rate last, and how much of that is warm-up.
+func (d *Definition) Times(rate float64) (length, warmup time.Duration) {
+	if d.Requests == 0 {
+		return d.Length, d.Warmup
+	}
+	of := func(n int) time.Duration { return time.Duration(float64(n) / rate * float64(time.Second)) }
+	return of(d.WarmupRequests + d.Requests), of(d.WarmupRequests)
 }
 
 // Arm returns the arm of a name, which must be one of d's, with the arguments of all arms before its own.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -174,7 +175,6 @@ func TestParse(t *testing.T) {
 		"0 rates and 0 loads":      {`"rates": [1], `, ``},
 		"1 rates and 1 loads":      {`"rates": [1]`, `"rates": [1], "loads": [1]`},
 		"rates has 0":              {`"rates": [1]`, `"rates": [0]`},
-		"length is 0":              {`"10s"`, `"0s"`},
 		"arrivals":                 {`"drain"`, `"arrivals": "never", "drain"`},
 		"anchor is \"c\"":          {`"drain"`, `"anchor": "c", "drain"`},
 		"no block has the arm":     {`"drain"`, `"blocks": [["a"]], "drain"`},
@@ -187,6 +187,10 @@ func TestParse(t *testing.T) {
 		"on has \"moon\"":          {`"drain"`, `"on": ["moon"], "drain"`},
 		"workload is empty":        {`"workload": "seed"`, `"workload": ""`},
 		"capacity.requests is 2":   {`"drain"`, `"capacity": {"requests": 2}, "drain"`},
+		"length is 10s and requ":   {`"drain"`, `"requests": 5, "drain"`},
+		"length is 0s and requ":    {`"length": "10s", `, ``},
+		"warmup_requests is 3":     {`"drain"`, `"warmup_requests": 3, "drain"`},
+		"allowed with requests":    {`"length": "10s"`, `"requests": 5, "warmup": "1s"`},
 		"drain is -1s":             {`"1s"`, `"-1s"`},
 		"name is \"\"":             {`"mine"`, `""`},
 		"blocks has \"c\", allowe": {`"drain"`, `"blocks": [["a", "b", "c"]], "drain"`},
@@ -201,6 +205,17 @@ func TestParse(t *testing.T) {
 	}
 	if _, err := Text("nobody"); !errors.Is(err, ErrDefinition) {
 		t.Error(err)
+	}
+}
+
+func TestTimes(t *testing.T) {
+	d := Definition{Length: time.Minute, Warmup: time.Second}
+	if l, w := d.Times(7); l != time.Minute || w != time.Second {
+		t.Error(l, w)
+	}
+	d = Definition{Requests: 200, WarmupRequests: 10}
+	if l, w := d.Times(8); l != 26250*time.Millisecond || w != 1250*time.Millisecond {
+		t.Error(l, w)
 	}
 }
 

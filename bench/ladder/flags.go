@@ -1,0 +1,62 @@
+package ladder
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/alecthomas/kong"
+	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/scheduler"
+	"github.com/cadence-slo/cadence/worker"
+	"github.com/cadence-slo/cadence/worker/batch"
+)
+
+// flags are those of `cadence up` that the simulator understands, by the same names: an arm has one set of arguments,
+// whatever it runs on.
+type flags struct {
+	KVTokens      int              `name:"kv-tokens" default:"16384"`
+	Sequences     int              `default:"64"`
+	EngineBatch   int              `default:"512"`
+	ContextTokens int              `default:"4096"`
+	Worker        worker.Config    `embed:"" prefix:"worker-"`
+	Scheduler     scheduler.Config `embed:"" prefix:"scheduler-"`
+}
+
+// parseFlags reads arguments as `cadence up` would, or returns ErrConfig for one that the simulator has no use for.
+func parseFlags(args []string) (*flags, error) {
+	f := &flags{}
+	k, err := kong.New(f, kong.Writers(io.Discard, io.Discard), kong.Exit(func(int) {}))
+	if err != nil {
+		return nil, fmt.Errorf("ladder: %w", err)
+	}
+	if _, err := k.Parse(args); err != nil {
+		return nil, fmt.Errorf("%w: the simulator cannot take %q: %w", ErrConfig, args, err)
+	}
+	if err := f.Worker.Validate(); err != nil {
+		return nil, err
+	}
+	return f, f.Scheduler.Validate()
+}
+
+// batch is how the worker would plan.
+func (f *flags) batch() batch.Config {
+	return f.Worker.Planner(worker.Info{KVCells: f.KVTokens, Sequences: f.Sequences, BatchTokens: f.EngineBatch, ContextTokens: f.ContextTokens, Sharing: true})
+}
+
+// sizes are the arguments by which an engine is as large as the profile says. Others may follow them.
+func sizes(p *profile.Profile) []string {
+	l := &p.Limits
+	var args []string
+	for _, s := range []struct {
+		flag  string
+		value int
+	}{
+		{"kv-tokens", l.KVTokens}, {"sequences", l.Sequences}, {"engine-batch", l.BatchTokens}, {"context-tokens", l.ContextTokens},
+		{"worker-page-tokens", l.PageTokens}, {"worker-max-batch", l.MaxBatch}, {"worker-chunk-tokens", l.ChunkTokens},
+	} {
+		args = append(args, "--"+s.flag+"="+strconv.Itoa(s.value))
+	}
+	return slices.Clip(args)
+}

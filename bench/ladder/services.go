@@ -1,0 +1,179 @@
+package ladder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/load"
+	"github.com/cadence-slo/cadence/bench/pipeline"
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/bench/workload"
+	"github.com/cadence-slo/cadence/predictor/profile"
+)
+
+// services runs arms on child processes.
+type services struct {
+	workload   string
+	vocab      workload.Vocabulary
+	args       []string // of the engine, before an arm's own
+	gateway    []string // of one that stands in front, before an arm's own
+	served     *pipeline.Model
+	profile    string
+	executable string
+	log        *slog.Logger
+}
+
+func openMock(o *Options, p *profile.Profile) (*services, error) {
+	_, vocab, err := pipeline.MockModel()
+	return &services{workload: o.Definition.Workload, vocab: vocab, profile: p.Name, executable: o.Executable, log: o.Log,
+		args:    append([]string{"--backend=mock", "--mock-profile=" + o.Definition.Profile}, sizes(p)...),
+		gateway: []string{"--backend=openai", "--tokenizer=mock"}}, err
+}
+
+func openLlama(ctx context.Context, o *Options) (*services, error) {
+	file, err := pipeline.FindModel(ctx, o.ModelDir, o.Definition.Model)
+	if err != nil {
+		return nil, err
+	}
+	model, vocab, err := pipeline.OpenModel(file)
+	if err != nil {
+		return nil, err
+	}
+	return &services{workload: o.Definition.Workload, vocab: vocab, served: &model, executable: o.Executable, log: o.Log,
+		args:    []string{"--backend=llama", "--model=" + file, "--threads=" + strconv.Itoa(o.Definition.Threads)},
+		gateway: []string{"--backend=openai", "--model=" + file}}, nil
+}
+
+func (e *services) source(seed uint64) (workload.Source, error) {
+	return workload.OpenSource(e.workload, e.vocab, seed)
+}
+
+func (e *services) model() *pipeline.Model { return e.served }
+
+// front is a fresh engine and a client of it.
+type front struct {
+	args    []string // of the engine, and behind "gateway" those of what stands before it
+	engine  *pipeline.Pipeline
+	gateway *pipeline.Pipeline // nil: none
+	client  *load.Client
+}
+
+// start starts an arm. It must be stopped.
+func (e *services) start(ctx context.Context, s *setup) (f *front, err error) {
+	f = &front{args: slices.Concat(e.args, s.arm.Args)}
+	if f.engine, err = pipeline.Start(ctx, pipeline.Options{Executable: e.executable, Args: f.args, Log: e.log}); err != nil {
+		return nil, err
+	}
+	url := f.engine.URL
+	if s.arm.Gateway != nil {
+		args := slices.Concat(e.gateway, []string{"--upstream=" + url}, s.arm.Gateway)
+		if f.gateway, err = pipeline.Start(ctx, pipeline.Options{Executable: e.executable, Args: args, Log: e.log}); err != nil {
+			return nil, errors.Join(err, f.stop())
+		}
+		f.args = slices.Concat(f.args, []string{"gateway"}, args)
+		url = f.gateway.URL
+	}
+	cfg := load.DefaultClientConfig()
+	cfg.URL, cfg.Timeout = url, s.timeout
+	if f.client, err = load.NewClient(cfg); err != nil {
+		return nil, errors.Join(err, f.stop())
+	}
+	return f, nil
+}
+
+func (f *front) stop() error {
+	if f.client != nil {
+		f.client.Close()
+	}
+	var err error
+	if f.gateway != nil {
+		err = f.gateway.Stop()
+	}
+	return errors.Join(err, f.engine.Stop())
+}
+
+// form is how requests are put.
+func form(name string) *load.Form {
+	return &load.Form{Endpoint: load.Completions, Model: "default", Name: name}
+}
+
+// canaryTokens is how many tokens the canary generates.
+const canaryTokens = 64
+
+// canary times a fixed generation on the idle engine. Its prompt is shorter than a page, so that it leaves nothing in the
+// prefix cache that a prompt could meet.
+func (e *services) canary(ctx context.Context, c *load.Client) *record.Canary {
+	q := workload.Request{Prompt: e.vocab[:min(8, len(e.vocab))], Cap: canaryTokens, Output: canaryTokens}
+	r := c.Do(ctx, form("canary").Request(&q))
+	out := &record.Canary{Took: r.E2E}
+	if r.Usage != nil {
+		out.Tokens = r.Usage.CompletionTokens
+	}
+	if r.Outcome != load.OK || out.Tokens == 0 || r.E2E <= 0 {
+		out.Err = fmt.Sprintf("%s: %s", r.Outcome, r.Err)
+		return out
+	}
+	out.TokensRate = float64(out.Tokens) / r.E2E.Seconds()
+	return out
+}
+
+func (e *services) run(ctx context.Context, s *setup) (_ *record.Run, err error) {
+	f, err := e.start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.stop()) }()
+	out := s.run
+	out.Args, out.Profile = f.args, e.profile
+	out.Model = "mock"
+	if e.served != nil {
+		out.Model = e.served.File
+	}
+	// The first request opens a connection and touches memory: it is not measured.
+	if first := e.canary(ctx, f.client); first.Err != "" {
+		return nil, fmt.Errorf("ladder: the first request: %s", first.Err)
+	}
+	if s.canary {
+		out.Canary = e.canary(ctx, f.client)
+	}
+	before, err := pipeline.ReadCounters(ctx, f.engine.Ops)
+	if err != nil {
+		return nil, err
+	}
+	trial := load.Trial{Client: f.client, Form: form(s.arm.Name), Source: s.source, Arrivals: s.arrivals, Drain: s.drain, Run: out, Sink: s.sink}
+	run, err := trial.Measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after, err := pipeline.ReadCounters(ctx, f.engine.Ops)
+	if err != nil {
+		return nil, err
+	}
+	counted := after.Less(before)
+	run.PromptTokens, run.CachedTokens, run.Preemptions = int64(counted.Prompt), int64(counted.Cached), int64(counted.Preemptions)
+	return run, nil
+}
+
+func (e *services) alone(ctx context.Context, s *setup, n int) (rows []record.Request, err error) {
+	f, err := e.start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.stop()) }()
+	e.canary(ctx, f.client) // as before a run
+	put := form("alone")
+	begin := time.Now()
+	for i := range n {
+		q := s.source.Request(i)
+		r := f.client.Do(ctx, put.Request(&q))
+		row := load.Row(r, &q, put.MaxTokens(&q))
+		row.Index, row.Intended = i, time.Since(begin)-row.E2E
+		rows = append(rows, row)
+	}
+	return rows, ctx.Err()
+}

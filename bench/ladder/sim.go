@@ -1,0 +1,98 @@
+package ladder
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/pipeline"
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/bench/sim"
+	"github.com/cadence-slo/cadence/bench/workload"
+	"github.com/cadence-slo/cadence/predictor/profile"
+)
+
+// simulator runs arms in virtual time: one worker with the profile's speed.
+type simulator struct {
+	workload string
+	vocab    workload.Vocabulary
+	profile  *profile.Profile
+}
+
+func openSimulator(d *Definition, p *profile.Profile) (*simulator, error) {
+	_, vocab, err := pipeline.MockModel()
+	return &simulator{workload: d.Workload, vocab: vocab, profile: p}, err
+}
+
+func (e *simulator) source(seed uint64) (workload.Source, error) {
+	return workload.OpenSource(e.workload, e.vocab, seed)
+}
+
+func (e *simulator) model() *pipeline.Model { return nil }
+
+func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
+	args := slices.Concat(sizes(e.profile), s.arm.Args)
+	f, err := parseFlags(args)
+	if err != nil {
+		return nil, err
+	}
+	got, err := sim.Run(ctx, sim.Config{
+		Source: s.source, Arrivals: s.arrivals, Seed: s.run.Seed, SLOs: s.run.SLOs,
+		Profile: e.profile, Workers: 1, Batch: f.batch(), ShareAll: f.Worker.PrefixSharing == "global", MaxQueueWait: f.Scheduler.MaxQueueWait,
+		ClientTimeout: s.timeout, Latency: sim.DefaultLatency(),
+		Length: s.run.Length, Warmup: s.run.Warmup, Tail: s.run.Tail, Drain: s.drain, Sink: s.sink, KeepITL: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := s.run
+	out.Args, out.Time, out.Wall, out.Model, out.Profile, out.Partial = args, time.Now().UTC(), got.Wall, got.Model, got.Profile, got.Partial
+	out.PromptTokens, out.CachedTokens, out.Preemptions, out.Invalid = got.PromptTokens, got.CachedTokens, got.Preemptions, got.Invalid
+	return &out, nil
+}
+
+// alone lets requests arrive so far apart that each finds nobody.
+func (e *simulator) alone(ctx context.Context, s *setup, n int) ([]record.Request, error) {
+	var rows []record.Request
+	apart := s.timeout + time.Second
+	s.run.Length = apart * time.Duration(n)
+	s.arrivals = func(yield func(time.Duration) bool) {
+		for i := range n {
+			if !yield(apart * time.Duration(i)) {
+				return
+			}
+		}
+	}
+	s.sink = func(r *record.Request) error {
+		rows = append(rows, *r)
+		return nil
+	}
+	if _, err := e.run(ctx, s); err != nil {
+		return nil, err
+	}
+	return rows, ctx.Err()
+}
+
+// open returns what the options name.
+func open(ctx context.Context, o *Options) (engine, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	d := o.Definition
+	if o.On == Llama {
+		return openLlama(ctx, o)
+	}
+	lookUp := o.Profile
+	if lookUp == nil {
+		lookUp = profile.Open
+	}
+	p, err := lookUp(d.Profile)
+	if err != nil {
+		return nil, fmt.Errorf("ladder %s: %w", d.Name, err)
+	}
+	if o.On == Sim {
+		return openSimulator(d, p)
+	}
+	return openMock(o, p)
+}

@@ -1,0 +1,142 @@
+package ladder
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/pipeline"
+	"github.com/cadence-slo/cadence/bench/provenance"
+	"github.com/cadence-slo/cadence/bench/record"
+)
+
+// StateFile is the name of a ladder's own file.
+const StateFile = "ladder.json"
+
+// Version of the form of ladder.json.
+const Version = 1
+
+// ErrOther is returned for a directory whose runs are of another ladder or another build; the message says what differs.
+var ErrOther = errors.New("ladder: the directory belongs to another experiment")
+
+// State is what all runs of a ladder have in common, settled before the first of them.
+type State struct {
+	Version    int             `json:"version"`
+	Hash       string          `json:"hash"` // see Definition.Hash
+	Time       time.Time       `json:"time"`
+	On         string          `json:"on"`
+	Definition *Definition     `json:"definition"`
+	Workload   json.RawMessage `json:"workload_spec"`
+
+	Build   string          `json:"build"`
+	Sources string          `json:"source_hash"`
+	Model   *pipeline.Model `json:"model,omitempty"` // of llama
+	Machine Machine         `json:"machine"`
+
+	Capacity  float64               `json:"capacity,omitempty"`      // requests/s that loads are multiples of; 0: there are rates
+	AloneTTFT time.Duration         `json:"alone_ttft_ns,omitempty"` // of a request that is alone; 0: not measured
+	AloneE2E  time.Duration         `json:"alone_e2e_ns,omitempty"`
+	SLOs      map[string]record.SLO `json:"slos"`
+}
+
+// Machine is where it ran.
+type Machine struct {
+	pipeline.Machine
+	Load string `json:"load_averages,omitempty"` // of the system over 1, 5 and 15 minutes when it was asked
+}
+
+func thisMachine(version string) Machine {
+	m := Machine{Machine: pipeline.ThisMachine(version)}
+	if b, err := os.ReadFile("/proc/loadavg"); err == nil { // Linux
+		var one, five, fifteen string
+		if _, err := fmt.Sscan(string(b), &one, &five, &fifteen); err == nil {
+			m.Load = one + " " + five + " " + fifteen
+		}
+	}
+	return m
+}
+
+// Jobs are the runs, with the rates that the capacity gives them.
+func (s *State) Jobs() []Job {
+	jobs := s.Definition.Plan()
+	for i := range jobs {
+		if j := &jobs[i]; j.Load > 0 {
+			j.Rate = j.Load * s.Capacity
+		}
+	}
+	return jobs
+}
+
+// OpenState reads the state of the ladder in a directory. Without one the error is fs.ErrNotExist.
+func OpenState(dir string) (*State, error) {
+	b, err := os.ReadFile(filepath.Join(dir, StateFile))
+	if err != nil {
+		return nil, fmt.Errorf("ladder: %w", err)
+	}
+	s := &State{}
+	if err := json.Unmarshal(b, s); err != nil {
+		return nil, fmt.Errorf("ladder: %s: %w", filepath.Join(dir, StateFile), err)
+	}
+	if s.Version != Version || s.Definition == nil {
+		return nil, fmt.Errorf("%w: %s has version %d, want %d", ErrOther, filepath.Join(dir, StateFile), s.Version, Version)
+	}
+	return s, nil
+}
+
+// write makes the file appear with its whole content behind it.
+func (s *State) write(dir string) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("ladder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("ladder: %w", err)
+	}
+	path := filepath.Join(dir, StateFile)
+	if err := os.WriteFile(path+".tmp", append(b, '\n'), 0o644); err != nil {
+		return fmt.Errorf("ladder: %w", err)
+	}
+	return os.Rename(path+".tmp", path)
+}
+
+// resume returns the state in a directory, or nil if there is none, or ErrOther if its runs cannot stand beside ours.
+func resume(dir, hash string) (*State, error) {
+	s, err := OpenState(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.Hash != hash {
+		return nil, fmt.Errorf("%w: %s has runs of ladder %s on %s, which was defined otherwise; choose another directory", ErrOther, dir, s.Definition.Name, s.On)
+	}
+	if now := provenance.Sources(); s.Sources != now {
+		return nil, fmt.Errorf("%w: %s has runs of the engine %s, and this one is %s; choose another directory", ErrOther, dir, s.Sources, now)
+	}
+	return s, nil
+}
+
+// served is the rate at which a backlog is answered: the middle 60 % of the completions over the time that they take, in
+// requests/s. What starts up and what runs dry is left out.
+func served(completions []time.Duration) float64 {
+	t := slices.Sorted(slices.Values(completions))
+	first, last := len(t)/5, len(t)-1-len(t)/5
+	if last <= first || t[last] <= t[first] {
+		return 0
+	}
+	return float64(last-first) / (t[last] - t[first]).Seconds()
+}
+
+// median returns the middle one of an odd number of durations, the upper of the two middle ones otherwise; 0 of none.
+func median(d []time.Duration) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(d))[len(d)/2]
+}
