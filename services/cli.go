@@ -29,13 +29,15 @@ type CLI struct {
 	Analytics AnalyticsCmd `cmd:"" help:"Project events into ClickHouse."`
 	Nats      NatsCmd      `cmd:"" help:"Run the embedded NATS server alone, for services in other processes."`
 
-	Query   QueryCmd   `cmd:"" help:"Ask ClickHouse: SQL or a named query."`
-	Model   ModelCmd   `cmd:"" help:"Make, fetch or look at models."`
-	Bench   BenchCmd   `cmd:"" help:"Measure Cadence."`
-	Deps    DepsCmd    `cmd:"" help:"Install the embedded ClickHouse engine into the cache."`
-	Doctor  DoctorCmd  `cmd:"" help:"Check what this machine offers to Cadence."`
-	Probe   ProbeCmd   `cmd:"" help:"Ask an HTTP address for status 200 (for health checks)."`
-	Version VersionCmd `cmd:"" help:"Print the version."`
+	Query    QueryCmd    `cmd:"" help:"Ask ClickHouse: SQL or a named query."`
+	Model    ModelCmd    `cmd:"" help:"Make, fetch or look at models."`
+	Workload WorkloadCmd `cmd:"" help:"List, show or sample the workloads of experiments."`
+	Bench    BenchCmd    `cmd:"" help:"Measure Cadence."`
+	Ladder   LadderCmd   `cmd:"" help:"Compare arms at several rates, over seeds, in the simulator or on real services."`
+	Deps     DepsCmd     `cmd:"" help:"Install the embedded ClickHouse engine into the cache."`
+	Doctor   DoctorCmd   `cmd:"" help:"Check what this machine offers to Cadence."`
+	Probe    ProbeCmd    `cmd:"" help:"Ask an HTTP address for status 200 (for health checks)."`
+	Version  VersionCmd  `cmd:"" help:"Print the version."`
 }
 
 // Globals is what every command gets.

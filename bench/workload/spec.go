@@ -85,6 +85,25 @@ func Text(name string) ([]byte, error) {
 	return b, nil
 }
 
+// About returns what the comment at the head of an embedded workload says in its first sentence, or an error that wraps
+// ErrSpec.
+func About(name string) (string, error) {
+	b, err := Text(name)
+	if err != nil {
+		return "", err
+	}
+	var words []string
+	for line := range strings.Lines(string(b)) {
+		text, comment := strings.CutPrefix(line, "#")
+		if !comment {
+			break
+		}
+		words = append(words, strings.Fields(text)...)
+	}
+	sentence, _, _ := strings.Cut(strings.Join(words, " ")+" ", ". ")
+	return strings.TrimSpace(sentence), nil
+}
+
 // Open reads a workload: the name of an embedded one, or the path of a file.
 func Open(nameOrPath string) (*Spec, error) {
 	b, err := embedded.ReadFile(nameOrPath + ".yaml")
