@@ -51,7 +51,7 @@ type Capacity struct {
 	Requests int    `yaml:"requests,omitempty" json:"requests,omitempty"` // 0: 24
 }
 
-// Alone gives an objective as a multiple of what a request takes that is alone on Capacity.Arm, median of three.
+// Alone gives an objective as a multiple of what a request takes that is alone on Capacity.Arm, median of fifteen.
 type Alone struct {
 	TTFT float64 `yaml:"ttft,omitempty" json:"ttft,omitempty"` // 0: no such objective
 	E2E  float64 `yaml:"e2e,omitempty" json:"e2e,omitempty"`

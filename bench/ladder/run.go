@@ -174,7 +174,7 @@ func execute(ctx context.Context, o *Options, e engine) (*Result, error) {
 const backlogSeed, aloneSeed = 1 << 62, 1<<62 + 1
 
 // aloneRequests are enough for a median of answers that differ much in length.
-const aloneRequests = 9
+const aloneRequests = 15
 
 // settle returns the directory's state; without one it measures what the definition leaves to measurement, and writes it.
 func settle(ctx context.Context, o *Options, e engine) (*State, error) {
