@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"math"
 	"net"
 	"strings"
 	"time"
@@ -194,6 +195,9 @@ func (k *call) problem(e gjson.Result) {
 		k.rec.Reason = strings.Clone(e.Get("code").String())
 	}
 	k.rec.Err = clip(e.Get("message").String(), 200)
+	if s := e.Get("retry_after").Int(); k.rec.RetryAfter == 0 && s > 0 && s < math.MaxInt32 {
+		k.rec.RetryAfter = time.Duration(s) * time.Second
+	}
 }
 
 // settle says how the request ended.

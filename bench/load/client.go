@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -16,12 +17,14 @@ var ErrConfig = errors.New("load: invalid configuration")
 
 // ClientConfig says how to reach a server and what to keep of its answers.
 type ClientConfig struct {
-	// URL of the server without /v1: http://host:port, or with a path in front of every request's.
+	// URL of the server without /v1: http:// or https://host:port, or with a path in front of every request's.
 	URL string
 	// APIKey is sent as a bearer token; empty sends none.
 	APIKey string
 	// Timeout of one request, from the moment it is sent; > 0.
 	Timeout time.Duration
+	// TLS is of https; nil trusts the system's certificates.
+	TLS *tls.Config
 	// IDHeader is the response header with the server's own request id.
 	IDHeader string
 	// MaxIdle bounds the connections that are kept for later requests; ≥ 0.
@@ -39,8 +42,8 @@ func DefaultClientConfig() ClientConfig {
 func (c *ClientConfig) Validate() error {
 	u, err := url.Parse(c.URL)
 	switch {
-	case err != nil || u.Scheme != "http" || u.Host == "":
-		return fmt.Errorf("%w: url is %q, want http://host:port", ErrConfig, c.URL)
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return fmt.Errorf("%w: url is %q, want http://host:port or https://host:port", ErrConfig, c.URL)
 	case c.Timeout <= 0:
 		return fmt.Errorf("%w: timeout is %v, want more than 0", ErrConfig, c.Timeout)
 	case c.MaxIdle < 0:
@@ -77,6 +80,7 @@ type Client struct {
 	fixed    string // header fields that every request has
 	idHeader string
 	dialer   net.Dialer
+	tls      *tls.Config // nil: plain
 
 	mu   sync.Mutex
 	idle []*conn // the last used is the first to be used again
@@ -94,7 +98,16 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	c := &Client{cfg: cfg, addr: u.Host, prefix: strings.TrimSuffix(u.Path, "/"), idHeader: strings.ToLower(cfg.IDHeader),
 		dialer: net.Dialer{KeepAlive: -1}}
 	if u.Port() == "" {
-		c.addr = net.JoinHostPort(u.Hostname(), "80")
+		c.addr = net.JoinHostPort(u.Hostname(), u.Scheme)
+	}
+	if u.Scheme == "https" {
+		c.tls = cfg.TLS.Clone()
+		if c.tls == nil {
+			c.tls = &tls.Config{}
+		}
+		if c.tls.ServerName == "" {
+			c.tls.ServerName = u.Hostname()
+		}
 	}
 	c.fixed = " HTTP/1.1\r\nHost: " + u.Host + "\r\nContent-Type: application/json\r\n"
 	if cfg.APIKey != "" {
@@ -172,7 +185,15 @@ func (c *Client) conn(ctx context.Context, deadline time.Time) (*conn, error) {
 		raw.Close() // the first error counts
 		return nil, err
 	}
-	return newConn(raw), nil
+	if c.tls == nil {
+		return newConn(raw, raw), nil
+	}
+	secure := tls.Client(raw, c.tls)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		raw.Close() // the first error counts
+		return nil, err
+	}
+	return newConn(secure, raw), nil
 }
 
 func (c *Client) put(n *conn) {

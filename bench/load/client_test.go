@@ -270,7 +270,7 @@ func TestDrops(t *testing.T) {
 
 func TestConfigNamesTheKey(t *testing.T) {
 	for key, change := range map[string]func(*ClientConfig){
-		"url":      func(c *ClientConfig) { c.URL = "https://x" },
+		"url":      func(c *ClientConfig) { c.URL = "ftp://x" },
 		"timeout":  func(c *ClientConfig) { c.Timeout = 0 },
 		"max_idle": func(c *ClientConfig) { c.MaxIdle = -1 },
 	} {

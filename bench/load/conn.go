@@ -21,9 +21,10 @@ type conn struct {
 	lastID []byte
 }
 
-func newConn(c net.Conn) *conn {
+// newConn takes a connection and the socket below it, which is the same where nothing is encrypted.
+func newConn(c, socket net.Conn) *conn {
 	n := &conn{Conn: c, r: bufio.NewReaderSize(c, 16<<10)}
-	if s, ok := c.(syscall.Conn); ok {
+	if s, ok := socket.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
 			n.raw = raw
 		}

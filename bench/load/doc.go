@@ -9,6 +9,9 @@
 // goroutine sends a request and reads its answer to the end. [Run] owns the schedule: its goroutine sleeps until the
 // next arrival and starts a goroutine for it. [Collector] is shared by those and locks.
 //
+// A [Trial] is a run with its books: the requests of a workload, put in the [Form] that a server takes, at the times of an
+// arrival process or of a trace, each with its record of what became of it.
+//
 // Each request ends in one [Outcome]; what it says is what the bytes said. An answer that ends without [DONE] is
 // truncated even if the connection ended in order.
 package load

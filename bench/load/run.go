@@ -16,6 +16,9 @@ type Plan struct {
 	// Next returns the request of the i-th arrival. It is called on the schedule's own goroutine, while it waits
 	// for that arrival: it should be quick.
 	Next func(i int) *Request
+	// Sent, if not nil, is called on the schedule's goroutine as a request is handed to its own, with how late that is. It
+	// should be quick.
+	Sent func(i int, lag time.Duration)
 	// Drain is how long after the last arrival outstanding requests may go on; then their connections are closed.
 	Drain time.Duration
 	// Sink, if not nil, gets every record as it is complete, on the request's own goroutine.
@@ -52,6 +55,9 @@ func Run(ctx context.Context, p Plan) (*Summary, error) {
 		intended := start.Add(at)
 		if err = clock.until(ctx, intended); err != nil {
 			break
+		}
+		if p.Sent != nil {
+			p.Sent(i, time.Since(intended))
 		}
 		rec := &Record{Index: i, Intended: at}
 		wg.Go(func() {

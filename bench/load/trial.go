@@ -1,0 +1,268 @@
+package load
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/bench/workload"
+)
+
+// DefaultLagBudget is how far the generator may be behind its schedule at most, see Trial.
+const DefaultLagBudget = 250 * time.Millisecond
+
+// Trial is one run of a workload against a server, with its books.
+//
+// The run is invalid if the generator did not keep its schedule (one request was later than Run.LagBudget, or more than one, and
+// more than one in a hundred, later than a tenth of it), if nothing arrived in the measured phase, or if every request failed: then it says nothing about
+// the server.
+type Trial struct {
+	Client *Client
+	Form   *Form
+	Source workload.Source
+	// Arrivals are offsets from the start of the run, ascending; those from Run.Length on are left out. nil: the times of
+	// Source, which must be workload.Timed then. They are never rescaled.
+	Arrivals iter.Seq[time.Duration]
+	// Drain is how long after the last arrival requests may go on; those still open then are censored.
+	Drain time.Duration
+	// Run is what is known of the run beforehand. Length, Warmup and Tail count; Length 0 is that of a Timed source's times.
+	// LagBudget 0 is DefaultLagBudget.
+	Run record.Run
+	// Sink gets every request as it ends, one at a time; nil drops them. Its error ends the run.
+	Sink func(*record.Request) error
+	// Progress, if not nil, is called once per Every (> 0) by a goroutine of its own, never after Measure has returned.
+	Progress func(Progress)
+	Every    time.Duration
+	// NoITL leaves the times between tokens out of the books.
+	NoITL bool
+}
+
+// planned is a request that is ready to be sent.
+type planned struct {
+	at  time.Duration
+	q   workload.Request
+	req *Request
+}
+
+// lookAhead is how many requests are made before their time, so that making them delays none.
+const lookAhead = 64
+
+// Measure carries the trial out and returns what it was; the requests went to Sink. The end of ctx ends the run early: what is
+// there until then counts, requests that are open are censored, and the run says that it is partial; that is no error.
+func (t *Trial) Measure(ctx context.Context) (*record.Run, error) {
+	run := t.Run
+	arrivals, err := t.complete(&run)
+	if err != nil {
+		return nil, err
+	}
+	run.Time = time.Now().UTC()
+	stop := make(chan struct{})
+	ahead := t.plan(arrivals, run.Length, stop)
+	var (
+		inner, cancel = context.WithCancel(ctx)
+		current       planned
+		begin         = time.Now()
+		books         = &books{trial: t, run: &run, open: map[int]workload.Request{}, lag: NewHistogram(3), cancel: cancel, begin: begin}
+		watch         sync.WaitGroup
+		ended         = make(chan struct{})
+	)
+	defer cancel()
+	if t.Progress != nil {
+		watch.Go(func() { books.watch(ended) })
+	}
+	sum, err := Run(inner, Plan{
+		Client: t.Client, Drain: t.Drain,
+		Arrivals: func(yield func(time.Duration) bool) {
+			for current = range ahead {
+				if !yield(current.at) {
+					return
+				}
+			}
+		},
+		Next: func(i int) *Request { books.expect(i, current.q); return current.req },
+		Sent: func(_ int, lag time.Duration) { books.meter.send(time.Since(begin), lag) },
+		Sink: books.enter,
+	})
+	close(stop)
+	for range ahead { // until its goroutine has ended
+	}
+	close(ended)
+	watch.Wait()
+	if books.err != nil {
+		return nil, books.err
+	}
+	if sum == nil || err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	run.Wall, run.Partial = sum.Length, ctx.Err() != nil
+	books.close()
+	return &run, nil
+}
+
+// complete checks the trial, fills in what follows from it, and returns the arrivals.
+func (t *Trial) complete(run *record.Run) (iter.Seq[time.Duration], error) {
+	arrivals := t.Arrivals
+	if arrivals == nil {
+		timed, ok := t.Source.(workload.Timed)
+		if !ok {
+			return nil, fmt.Errorf("%w: workload %s has no arrival times of its own", ErrConfig, t.Source.Name())
+		}
+		arrivals, run.Arrivals = timed.Arrivals(), "trace"
+		n, last := 0, time.Duration(-1)
+		for at := range arrivals {
+			if run.Length > 0 && at >= run.Length {
+				break
+			}
+			n, last = n+1, at
+		}
+		if run.Length == 0 {
+			run.Length = last + 1
+		}
+		run.Rate = float64(n) / max(run.Length.Seconds(), 1e-9)
+	}
+	switch {
+	case run.Length <= 0:
+		return nil, fmt.Errorf("%w: length is %v, want more than 0", ErrConfig, run.Length)
+	case run.Warmup < 0 || run.Tail < 0 || run.Warmup+run.Tail >= run.Length:
+		return nil, fmt.Errorf("%w: warmup %v and tail %v leave nothing of a length of %v", ErrConfig, run.Warmup, run.Tail, run.Length)
+	case t.Drain < 0:
+		return nil, fmt.Errorf("%w: drain is %v, want 0 or more", ErrConfig, t.Drain)
+	case t.Progress != nil && t.Every <= 0:
+		return nil, fmt.Errorf("%w: every is %v, want more than 0", ErrConfig, t.Every)
+	}
+	if err := t.Form.Validate(); err != nil {
+		return nil, err
+	}
+	run.Workload, run.WorkloadSpec = t.Source.Name(), t.Source.Describe()
+	if run.SLOs == nil {
+		run.SLOs = t.Source.SLOs()
+	}
+	if run.Model == "" {
+		run.Model = t.Form.Model
+	}
+	if run.LagBudget == 0 {
+		run.LagBudget = DefaultLagBudget
+	}
+	// What the server counted is for those to say who can ask it.
+	run.PromptTokens, run.CachedTokens, run.Preemptions = -1, -1, -1
+	return arrivals, nil
+}
+
+// plan makes requests ahead of their time, until arrivals end or stop is closed; then the channel is closed.
+func (t *Trial) plan(arrivals iter.Seq[time.Duration], length time.Duration, stop <-chan struct{}) <-chan planned {
+	ahead := make(chan planned, lookAhead)
+	go func() {
+		defer close(ahead)
+		i := 0
+		for at := range arrivals {
+			if at >= length {
+				return
+			}
+			q := t.Source.Request(i)
+			select {
+			case ahead <- planned{at, q, t.Form.Request(&q)}:
+			case <-stop:
+				return
+			}
+			i++
+		}
+	}()
+	return ahead
+}
+
+// books are kept of a run that goes on.
+type books struct {
+	trial  *Trial
+	run    *record.Run
+	meter  meter
+	cancel context.CancelFunc // ends the run
+	begin  time.Time
+
+	mu       sync.Mutex
+	open     map[int]workload.Request // by index
+	lag      *Histogram
+	all      int
+	measured int
+	failed   int
+	late     int // by more than a tenth of the budget
+	err      error
+}
+
+// expect notes a request that is to be sent.
+func (b *books) expect(i int, q workload.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.open[i] = q
+}
+
+// enter takes what came of a request.
+func (b *books) enter(r *Record) {
+	b.mu.Lock()
+	q := b.open[r.Index]
+	delete(b.open, r.Index)
+	b.mu.Unlock()
+
+	row := Row(r, &q, b.trial.Form.MaxTokens(&q))
+	row.Phase = b.run.PhaseAt(r.Intended)
+	if b.trial.NoITL {
+		row.ITL = nil
+	}
+	b.meter.end(time.Since(b.begin), &row, b.run.Good(&row))
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all++
+	b.lag.Add(row.Lag)
+	if row.Phase == record.Measure {
+		b.measured++
+	}
+	if row.Lag > b.run.LagBudget/10 {
+		b.late++
+	}
+	if row.Outcome == record.Error {
+		b.failed++
+	}
+	if b.trial.Sink == nil || b.err != nil {
+		return
+	}
+	if b.err = b.trial.Sink(&row); b.err != nil {
+		b.cancel()
+	}
+}
+
+// close completes the run's description.
+func (b *books) close() {
+	run := b.run
+	lag := b.lag.Durations()
+	run.LagP99, run.LagMax = lag.P99, lag.Max
+	note := func(format string, args ...any) { run.Invalid = append(run.Invalid, fmt.Sprintf(format, args...)) }
+	if run.LagMax > run.LagBudget {
+		note("the generator was up to %v behind its schedule, more than %v", run.LagMax.Round(time.Microsecond), run.LagBudget)
+	}
+	if b.late > max(1, b.all/100) {
+		note("the generator was more than %v behind its schedule for %d of %d requests", run.LagBudget/10, b.late, b.all)
+	}
+	if b.measured == 0 {
+		note("no request arrived in the measured phase")
+	}
+	if b.all > 0 && b.failed == b.all {
+		note("every request failed")
+	}
+}
+
+// watch tells progress until the run has ended.
+func (b *books) watch(ended <-chan struct{}) {
+	tick := time.NewTicker(b.trial.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			b.trial.Progress(b.meter.progress(time.Since(b.begin)))
+		case <-ended:
+			return
+		}
+	}
+}
