@@ -26,9 +26,9 @@ A trace takes options: FILE?tokens=0.25&from=10m&length=5m&rate=2.
 
 Examples:
   cadence workload list
-  cadence workload show seed >mine.yaml
+  cadence workload show seed > mine.yaml
   cadence workload sample mine.yaml --plot mine.png
-  cadence workload sample 'azure:AzureLLMInferenceTrace_conv.csv?tokens=0.25' --json`
+  cadence workload sample "azure:AzureLLMInferenceTrace_conv.csv?tokens=0.25" --json`
 }
 
 // WorkloadListCmd lists the embedded workloads.
@@ -69,7 +69,7 @@ type WorkloadShowCmd struct {
 }
 
 // Help implements kong.HelpProvider.
-func (WorkloadShowCmd) Help() string { return "Example:\n  cadence workload show seed >mine.yaml" }
+func (WorkloadShowCmd) Help() string { return "Example:\n  cadence workload show seed > mine.yaml" }
 
 // Run implements the command.
 func (c *WorkloadShowCmd) Run(g *Globals) error {
@@ -101,7 +101,7 @@ limits would have found, with these requests one after the other.
 Examples:
   cadence workload sample seed
   cadence workload sample elastic-mixed --n 10000 --plot lengths.png
-  cadence workload sample 'mooncake:trace.jsonl?tokens=0.1' --json`
+  cadence workload sample "mooncake:trace.jsonl?tokens=0.1" --json`
 }
 
 // Run implements the command.
