@@ -17,12 +17,15 @@ func TestIntervals(t *testing.T) {
 		tokens int
 		want   []time.Duration
 	}{
-		{nil, 5, nil},
-		{[]time.Duration{10, 20}, 3, []time.Duration{10, 20}},
-		{[]time.Duration{12, 20}, 5, []time.Duration{6, 6, 10, 10}},
-		{[]time.Duration{12, 20}, 4, []time.Duration{6, 6, 20}},
-		{[]time.Duration{12, 20, 30}, 2, []time.Duration{12, 20, 30}},
-		{[]time.Duration{12}, 0, []time.Duration{12}},
+		{[]time.Duration{10, 20}, 3, []time.Duration{10, 20}},         // one token each
+		{[]time.Duration{10, 20}, 5, []time.Duration{5, 5, 10, 10}},   // two each
+		{[]time.Duration{10, 20}, 4, []time.Duration{5, 5, 20}},       // one more than gaps
+		{[]time.Duration{10, 20, 30}, 3, []time.Duration{10, 20, 30}}, // an event without a token of its own
+		{nil, 9, nil}, // all in one event
+		{[]time.Duration{10, 0, 20}, 4, []time.Duration{10, 0, 20}},        // two events in one read
+		{[]time.Duration{7}, 1, []time.Duration{7}},                        // a rest of text
+		{[]time.Duration{30}, 4, []time.Duration{10, 10, 10}},              // three in one event
+		{[]time.Duration{12, 12}, 8, []time.Duration{3, 3, 3, 3, 4, 4, 4}}, // seven over two
 	} {
 		if got := AppendIntervals(nil, c.gaps, c.tokens); !slices.Equal(got, c.want) {
 			t.Errorf("%v over %d tokens: %v, want %v", c.gaps, c.tokens, got, c.want)

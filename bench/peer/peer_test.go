@@ -85,28 +85,6 @@ func TestRequestBody(t *testing.T) {
 	}
 }
 
-func TestIntervals(t *testing.T) {
-	for _, c := range []struct {
-		gaps   []time.Duration
-		tokens int
-		want   []time.Duration
-	}{
-		{[]time.Duration{10, 20}, 3, []time.Duration{10, 20}},         // one token each
-		{[]time.Duration{10, 20}, 5, []time.Duration{5, 5, 10, 10}},   // two each
-		{[]time.Duration{10, 20}, 4, []time.Duration{5, 5, 20}},       // one more than gaps
-		{[]time.Duration{10, 20, 30}, 3, []time.Duration{10, 20, 30}}, // an event without a token of its own
-		{nil, 9, nil}, // all in one event
-		{[]time.Duration{10, 0, 20}, 4, []time.Duration{10, 0, 20}},        // two events in one read
-		{[]time.Duration{7}, 1, []time.Duration{7}},                        // a rest of text
-		{[]time.Duration{30}, 4, []time.Duration{10, 10, 10}},              // three in one event
-		{[]time.Duration{12, 12}, 8, []time.Duration{3, 3, 3, 3, 4, 4, 4}}, // seven over two
-	} {
-		if got := appendIntervals(nil, c.gaps, c.tokens); !slices.Equal(got, c.want) {
-			t.Errorf("%v with %d tokens: %v, want %v", c.gaps, c.tokens, got, c.want)
-		}
-	}
-}
-
 func record(ttft time.Duration, gaps []time.Duration, prompt, output, cached int) *load.Record {
 	r := &load.Record{Outcome: load.OK, TTFT: ttft, E2E: ttft, Gaps: gaps, Usage: &load.Usage{PromptTokens: prompt, CompletionTokens: output, CachedTokens: cached}}
 	for _, g := range gaps {

@@ -75,7 +75,7 @@ func summarize(samples ...sample) Block {
 				prefill = append(prefill, float64(r.Usage.PromptTokens)/r.TTFT.Seconds())
 			}
 			before := len(itl)
-			itl = appendIntervals(itl, r.Gaps, r.Usage.CompletionTokens)
+			itl = load.AppendIntervals(itl, r.Gaps, r.Usage.CompletionTokens)
 			if own := itl[before:]; len(own) > 0 {
 				var sum time.Duration
 				for _, d := range own {
@@ -106,30 +106,6 @@ func why(r *load.Record) string {
 	default:
 		return string(r.Outcome)
 	}
-}
-
-// appendIntervals appends the intervals between a request's tokens: tokens - 1 of them are spread evenly over the gaps
-// between its events, earlier gaps first, and a gap with k of them is k intervals of a k-th of it. With fewer intervals
-// than gaps (an event without a token of its own, as the rest of a held-back text), each gap is one. An answer in one event
-// has no intervals that could be seen.
-func appendIntervals(dst, gaps []time.Duration, tokens int) []time.Duration {
-	if len(gaps) == 0 {
-		return dst
-	}
-	each, more := (tokens-1)/len(gaps), (tokens-1)%len(gaps)
-	if each < 1 {
-		each, more = 1, 0
-	}
-	for i, g := range gaps {
-		k := each
-		if i < more {
-			k++
-		}
-		for range k {
-			dst = append(dst, g/time.Duration(k))
-		}
-	}
-	return dst
 }
 
 func exact(times []time.Duration) Quantiles {
