@@ -25,7 +25,7 @@ type Figure struct {
 	Note  string // below the title
 	Alt   string // what it shows, for those who cannot see it
 
-	panels [][]*plot.Plot
+	panels [][]*axes
 	legend []legendEntry
 	w, h   vg.Length
 }
@@ -117,11 +117,27 @@ func (f *Figure) draw(c draw.Canvas) {
 	}
 	width := f.legendWidth()
 	f.drawLegend(draw.Crop(c, c.Size().X-width, 0, 0, 0))
-	area := draw.Crop(c, 0, -width-gap, 0, 0)
-	tiles := draw.Tiles{Rows: len(f.panels), Cols: len(f.panels[0]), PadX: gap, PadY: gap}
-	for i, row := range plot.Align(f.panels, tiles, area) {
+	area := draw.Crop(c, 0, -width-gap, 0, -18) // above the panels, for what stands over the y axis
+	tiles := draw.Tiles{Rows: len(f.panels), Cols: len(f.panels[0]), PadX: gap, PadY: 2 * gap}
+	plots := make([][]*plot.Plot, len(f.panels))
+	for i, row := range f.panels {
+		for _, p := range row {
+			plots[i] = append(plots[i], p.Plot)
+		}
+	}
+	heading := style(textSize, ink)
+	heading.YAlign = draw.YBottom
+	aligned := plot.Align(plots, tiles, area)
+	for i, row := range aligned {
 		for j, at := range row {
-			f.panels[i][j].Draw(at)
+			p := f.panels[i][j]
+			p.Draw(at)
+			data := p.DataCanvas(at)
+			left := at.Min.X
+			for _, other := range aligned {
+				left = min(left, other[j].Min.X)
+			}
+			c.FillText(heading, vg.Point{X: left, Y: data.Max.Y + 7}, p.y)
 		}
 	}
 }
@@ -151,14 +167,16 @@ func (f *Figure) drawLegend(c draw.Canvas) {
 	}
 }
 
-// panel returns an empty plot in the house's style.
-func panel(title, x, y string) *plot.Plot {
-	p := plot.New()
+// axes are a plot whose y axis is named above it, where it can be read.
+type axes struct {
+	*plot.Plot
+	y string
+}
+
+// panel returns empty axes in the house's style.
+func panel(x, y string) *axes {
+	p := &axes{plot.New(), y}
 	p.BackgroundColor = nil
-	p.Title.Text = title
-	p.Title.TextStyle = style(10, ink)
-	p.Title.TextStyle.XAlign = draw.XCenter
-	p.Title.Padding = 4
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Label.TextStyle.Font = style(textSize, ink).Font
 		a.Label.TextStyle.Color = ink
@@ -167,8 +185,9 @@ func panel(title, x, y string) *plot.Plot {
 		a.Tick.Label.Color = ink
 		a.LineStyle.Color, a.Tick.LineStyle.Color = pale, pale
 		a.Padding = 0
+		a.Tick.Marker = linearTicks{}
 	}
-	p.X.Label.Text, p.Y.Label.Text = x, y
+	p.X.Label.Text = x
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = hair, hair
 	p.Add(grid)
@@ -185,6 +204,25 @@ func logarithmic(a *plot.Axis) {
 	a.Tick.Marker = logTicks{}
 }
 
+// linearTicks are four to nine round numbers.
+type linearTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (linearTicks) Ticks(low, high float64) []plot.Tick {
+	step := math.Pow(10, math.Floor(math.Log10((high-low)/4)))
+	for _, d := range []float64{5, 2.5, 2} {
+		if (high-low)/(d*step) >= 4 {
+			step *= d
+			break
+		}
+	}
+	var out []plot.Tick
+	for i := math.Ceil(low / step); i*step <= high*(1+1e-9); i++ {
+		out = append(out, plot.Tick{Value: i * step, Label: number(i * step)})
+	}
+	return out
+}
+
 // logTicks labels 1, 2 and 5 of each decade as plain numbers where that leaves room, else the decades.
 type logTicks struct{}
 
@@ -195,6 +233,9 @@ func (logTicks) Ticks(low, high float64) []plot.Tick {
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		for d := 1.0; d < 10; d++ {
 			t := plot.Tick{Value: d * math.Pow(10, e)}
+			if t.Value < low || t.Value > high {
+				continue
+			}
 			if d == 1 || decades < 3 && (d == 2 || d == 5) {
 				t.Label = number(t.Value)
 			}
@@ -229,7 +270,7 @@ func reference() draw.LineStyle {
 }
 
 // lines adds a line through points, with marks if it has a shape, and returns what the legend shows of it.
-func lines(p *plot.Plot, points plotter.XYs, s draw.LineStyle, shape draw.GlyphDrawer) []plot.Thumbnailer {
+func lines(p *axes, points plotter.XYs, s draw.LineStyle, shape draw.GlyphDrawer) []plot.Thumbnailer {
 	line := &plotter.Line{XYs: points, LineStyle: s}
 	thumbs := []plot.Thumbnailer{line}
 	if len(points) > 0 {
@@ -246,7 +287,7 @@ func lines(p *plot.Plot, points plotter.XYs, s draw.LineStyle, shape draw.GlyphD
 }
 
 // band fills between low and high, which have the same x.
-func band(p *plot.Plot, low, high plotter.XYs, c color.RGBA) {
+func band(p *axes, low, high plotter.XYs, c color.RGBA) {
 	if len(low) < 2 {
 		return
 	}

@@ -12,11 +12,13 @@ import (
 
 // Comparison is an arm against the one before, over pairs of runs.
 type Comparison struct {
-	Before, After string
-	Rate          float64 // 0: every rate; a pair is then a seed, its values means over the rates that both arms have
-	Across        bool    // the arms have no block in common: the machine may have changed between them
-	Goodput       stat.Paired
-	TTFT99, E2E99 stat.Paired
+	Before  string      `json:"before"`
+	After   string      `json:"after"`
+	Rate    float64     `json:"rate"`          // 0: every rate; a pair is then a seed, its values means over the rates that both arms have
+	Across  bool        `json:"across_blocks"` // the arms have no block in common: the machine may have changed between them
+	Goodput stat.Paired `json:"goodput"`
+	TTFT99  stat.Paired `json:"ttft_p99"`
+	E2E99   stat.Paired `json:"e2e_p99"`
 }
 
 // pairs returns the runs of two cells that belong together: same seed and block, or same seed where the cells have no
@@ -144,15 +146,17 @@ func geometric(x []float64) float64 {
 
 // Worsening is a metric that an arm makes worse than the one before.
 type Worsening struct {
-	Before, After string
-	Metric        string
-	Unit          string
-	Rate          float64 // at which it is worst
-	From, To      float64 // means over the pairs of runs there
-	Change        float64 // (To − From) / From
-	Affected      int     // rates at which it is worse by more than the threshold
-	Rates         int     // at which both arms have the metric
-	lower         [2]bool
+	Before   string  `json:"before"`
+	After    string  `json:"after"`
+	Metric   string  `json:"metric"`
+	Unit     string  `json:"unit"`
+	Rate     float64 `json:"rate"` // at which it is worst
+	From     float64 `json:"from"` // mean over the pairs of runs there
+	To       float64 `json:"to"`
+	Change   float64 `json:"change_ratio"`   // (To − From) / From
+	Affected int     `json:"rates_affected"` // rates at which it is worse by more than the threshold
+	Rates    int     `json:"rates"`          // at which both arms have the metric
+	lower    [2]bool
 }
 
 // Worsenings returns every metric that is worse than the arm before by more than the threshold at some rate, the worst of
@@ -195,6 +199,12 @@ func (r *Report) Worsenings() []Worsening {
 				rows = append(rows, w)
 			}
 		}
+		// Where nothing is shed, the attainment of those not shed says the same again.
+		rows = slices.DeleteFunc(rows, func(w Worsening) bool {
+			return w.Metric == Kept.Name && slices.ContainsFunc(rows, func(o Worsening) bool {
+				return o.Metric == Attainment.Name && o.Rate == w.Rate && o.From == w.From && o.To == w.To
+			})
+		})
 		slices.SortStableFunc(rows, func(a, b Worsening) int { return cmp.Compare(math.Abs(b.Change), math.Abs(a.Change)) })
 		out = append(out, rows...)
 	}
@@ -203,12 +213,12 @@ func (r *Report) Worsenings() []Worsening {
 
 // Anchor is a metric of an arm at a rate that was run with the same seeds in several blocks.
 type Anchor struct {
-	Arm    string
-	Rate   float64
-	Metric string
-	Unit   string
-	Blocks []int
-	Values []Value // of each block, over the seeds that every block has
+	Arm    string  `json:"arm"`
+	Rate   float64 `json:"rate"`
+	Metric string  `json:"metric"`
+	Unit   string  `json:"unit"`
+	Blocks []int   `json:"blocks"`
+	Values []Value `json:"values"` // of each block, over the seeds that every block has
 }
 
 // Anchors returns what was run in more than one block.
@@ -270,9 +280,9 @@ func repeated(c *Cell) map[int][]*Run {
 
 // Canaries sums up the probes that ran before an arm's runs, in tokens/s.
 type Canaries struct {
-	Arm     string // empty: all
-	Rate    stat.Spread
-	Missing int // runs whose probe failed; runs that had none do not count
+	Arm     string      `json:"arm"` // empty: all
+	Rate    stat.Spread `json:"tokens_per_second"`
+	Missing int         `json:"failed"` // runs whose probe failed; runs that had none do not count
 }
 
 // Ratio is how far the fastest probe is from the slowest, as a part of the mean.

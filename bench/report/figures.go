@@ -38,7 +38,7 @@ func (r *Report) Figures() ([]*Figure, error) {
 
 // curve adds a metric of an arm against the rates, scaled, with its band; on a logarithmic axis without what is not
 // above 0.
-func (r *Report) curve(p *plot.Plot, arm int, m Metric, scale float64, log bool) []plot.Thumbnailer {
+func (r *Report) curve(p *axes, arm int, m Metric, scale float64, log bool) []plot.Thumbnailer {
 	var mean, low, high plotter.XYs
 	for _, rate := range r.Rates {
 		v := r.Cell(r.Arms[arm], rate).Over(m)
@@ -67,12 +67,12 @@ func (r *Report) subtitle() string {
 }
 
 // zeroX begins the axis of rates at 0 and leaves room for the last mark.
-func (r *Report) zeroX(p *plot.Plot) { p.X.Min, p.X.Max = 0, 1.03*r.Rates[len(r.Rates)-1] }
+func (r *Report) zeroX(p *axes) { p.X.Min, p.X.Max = 0, 1.03*r.Rates[len(r.Rates)-1] }
 
 func (r *Report) goodputFigure() *Figure {
 	f := &Figure{Name: "goodput", Title: "Goodput against offered load", Note: r.subtitle(), w: 6.6 * vg.Inch, h: 3.7 * vg.Inch,
 		Alt: "Goodput of each arm against the offered load, with the line on which every request is good."}
-	p := panel("", axisLoad, "goodput (req/s)")
+	p := panel(axisLoad, "goodput (req/s)")
 	most := r.Rates[len(r.Rates)-1]
 	ideal := lines(p, plotter.XYs{{X: 0, Y: 0}, {X: most, Y: most}}, reference(), nil)
 	p.Y.Max = 0
@@ -89,7 +89,7 @@ func (r *Report) goodputFigure() *Figure {
 	if top == 0 {
 		p.Y.Max = most
 	}
-	f.panels = [][]*plot.Plot{{p}}
+	f.panels = [][]*axes{{p}}
 	return f
 }
 
@@ -108,10 +108,10 @@ func (r *Report) limits(of func(record.SLO) time.Duration) []float64 {
 func (r *Report) latencyFigure() *Figure {
 	f := &Figure{Name: "latency", Title: "p99 latency against offered load", Note: r.subtitle(), w: 8.6 * vg.Inch, h: 3.7 * vg.Inch,
 		Alt: "p99 end-to-end latency and p99 time to first token of each arm against the offered load, on logarithmic axes, with the objective."}
-	e2e, ttft := panel("end to end", axisLoad, "p99 E2E (s)"), panel("first token", axisLoad, "p99 TTFT (s)")
+	e2e, ttft := panel(axisLoad, "p99 E2E (s)"), panel(axisLoad, "p99 TTFT (s)")
 	var slo []plot.Thumbnailer
 	for _, x := range []struct {
-		p      *plot.Plot
+		p      *axes
 		m      Metric
 		limits []float64
 	}{{e2e, E2E99, r.limits(func(s record.SLO) time.Duration { return s.E2E })}, {ttft, TTFT99, r.limits(func(s record.SLO) time.Duration { return s.TTFT })}} {
@@ -130,14 +130,14 @@ func (r *Report) latencyFigure() *Figure {
 	if slo != nil {
 		f.legend = append(f.legend, legendEntry{"SLO", slo})
 	}
-	f.panels = [][]*plot.Plot{{e2e, ttft}}
+	f.panels = [][]*axes{{e2e, ttft}}
 	return f
 }
 
 func (r *Report) shedFigure() *Figure {
 	f := &Figure{Name: "shed", Title: "Requests shed against offered load", Note: r.subtitle(), w: 6.6 * vg.Inch, h: 3.3 * vg.Inch,
 		Alt: "The part of the offered requests that each arm refuses, against the offered load."}
-	p := panel("", axisLoad, "shed (% of offered)")
+	p := panel(axisLoad, "shed (% of offered)")
 	top := 0.0
 	for i, arm := range r.Arms {
 		f.legend = append(f.legend, legendEntry{arm, r.curve(p, i, shed, 100, false)})
@@ -150,7 +150,7 @@ func (r *Report) shedFigure() *Figure {
 	if top < 0.45 {
 		p.Y.Max = 50
 	}
-	f.panels = [][]*plot.Plot{{p}}
+	f.panels = [][]*axes{{p}}
 	return f
 }
 
@@ -177,7 +177,7 @@ func (r *Report) cdfFigure(rate float64) (*Figure, error) {
 	f := &Figure{Name: "cdf", Title: "Latency of all that was offered at " + number(rate) + " req/s", w: 8.6 * vg.Inch, h: 3.7 * vg.Inch,
 		Note: "All seeds together. A curve ends where the rest was shed, failed or given up. Objective: " + describeSLOs(r.SLOs),
 		Alt:  "Cumulative distributions of the end-to-end latency and of the time to first token of each arm at one load, of all offered requests."}
-	e2e, ttft := panel("end to end", "E2E (s)", "answered within (% of offered)"), panel("first token", "TTFT (s)", "first token within (% of offered)")
+	e2e, ttft := panel("E2E (s)", "answered within (% of offered)"), panel("TTFT (s)", "first token within (% of offered)")
 	for i, arm := range r.Arms {
 		var whole, first []time.Duration
 		n := 0
@@ -209,7 +209,7 @@ func (r *Report) cdfFigure(rate float64) (*Figure, error) {
 	}
 	var slo []plot.Thumbnailer
 	for _, x := range []struct {
-		p      *plot.Plot
+		p      *axes
 		limits []float64
 	}{{e2e, r.limits(func(s record.SLO) time.Duration { return s.E2E })}, {ttft, r.limits(func(s record.SLO) time.Duration { return s.TTFT })}} {
 		for _, limit := range x.limits {
@@ -221,7 +221,7 @@ func (r *Report) cdfFigure(rate float64) (*Figure, error) {
 	if slo != nil {
 		f.legend = append(f.legend, legendEntry{"SLO", slo})
 	}
-	f.panels = [][]*plot.Plot{{e2e, ttft}}
+	f.panels = [][]*axes{{e2e, ttft}}
 	return f, nil
 }
 
@@ -231,8 +231,8 @@ const bins = 36
 func (r *Report) timelineFigure(rate float64) (*Figure, error) {
 	f := &Figure{Name: "timeline", w: 7.6 * vg.Inch, h: 6.4 * vg.Inch,
 		Alt: "Goodput, requests in flight and p99 latency over the time of one run of each arm."}
-	good, flight, slow := panel("", "", "goodput (req/s)"), panel("", "", "in flight (requests)"), panel("", "time of arrival (s)", "p99 E2E (s)")
-	panels := []*plot.Plot{good, flight, slow}
+	good, flight, slow := panel("", "goodput (req/s)"), panel("", "in flight (requests)"), panel("time of arrival (s)", "p99 E2E (s)")
+	panels := []*axes{good, flight, slow}
 	var first *Run
 	end := 0.0
 	type drawn struct {
@@ -284,7 +284,7 @@ func (r *Report) timelineFigure(rate float64) (*Figure, error) {
 	good.Y.Max, flight.Y.Max = 1.1*max(good.Y.Max, 0.1), 1.1*max(flight.Y.Max, 1)
 	for _, p := range panels {
 		p.X.Min, p.X.Max = 0, end
-		f.panels = append(f.panels, []*plot.Plot{p})
+		f.panels = append(f.panels, []*axes{p})
 	}
 	return f, nil
 }

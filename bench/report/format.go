@@ -45,7 +45,7 @@ func percent(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
 func signedPercent(x float64) string { return fmt.Sprintf("%+.0f %%", 100*x) }
 
-// value writes a metric of a cell: the mean, and the least and largest if there are several. Ratios are in per cent.
+// value writes a metric of a cell: the mean, and the least and largest if they differ. Ratios are in per cent.
 func value(m Metric, v Value) string {
 	if v.Count == 0 {
 		return none
@@ -54,14 +54,15 @@ func value(m Metric, v Value) string {
 	if m.Unit == "" && m.Name != Fairness.Name {
 		write, unit = func(x float64) string { return fmt.Sprintf("%.0f", 100*x) }, " %"
 	}
-	text := write(v.Mean)
+	mean, least, most := write(v.Mean), write(v.Min), write(v.Max)
+	text := mean + unit
+	if least != mean || most != mean {
+		text = mean + " [" + least + ", " + most + "]" + unit
+	}
 	if v.Lower {
 		text = "≥ " + text
 	}
-	if v.Count > 1 {
-		text += " [" + write(v.Min) + ", " + write(v.Max) + "]"
-	}
-	return text + unit
+	return text
 }
 
 // estimate writes a value with its interval.

@@ -126,7 +126,7 @@ func (r *Report) full() *Table {
 	if len(r.Runs) == 0 {
 		return nil
 	}
-	metrics := []Metric{Goodput, Attainment, shed, TTFT50, TTFT99, E2E50, E2E99, ITL99, TokensRate, HitRatio}
+	metrics := []Metric{Goodput, Attainment, shed, Kept, TTFT50, TTFT99, E2E50, E2E99, ITL99, TokensRate, HitRatio}
 	t := &Table{Title: "Every arm at every rate", Header: []string{"Arm", "offered (req/s)", "runs"}, Note: "Objective: " + describeSLOs(r.SLOs) + ". " + r.spread()}
 	for _, m := range metrics {
 		head := m.Name

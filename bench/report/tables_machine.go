@@ -41,13 +41,15 @@ func (r *Report) anchor() *Table {
 	if len(all) == 0 {
 		return nil
 	}
-	blocks := 0
+	var blocks []int
 	for _, a := range all {
-		blocks = max(blocks, len(a.Blocks))
+		blocks = append(blocks, a.Blocks...)
 	}
-	t := &Table{Title: "The same arm in different blocks", Left: 1, Header: []string{"Arm", "metric", "offered (req/s)"}}
-	for i := range blocks {
-		t.Header = append(t.Header, fmt.Sprintf("block %d", all[0].Blocks[min(i, len(all[0].Blocks)-1)]))
+	slices.Sort(blocks)
+	blocks = slices.Compact(blocks)
+	t := &Table{Title: "The same arm in different blocks", Left: 2, Header: []string{"Arm", "metric", "offered (req/s)"}}
+	for _, b := range blocks {
+		t.Header = append(t.Header, fmt.Sprintf("block %d", b))
 	}
 	t.Header = append(t.Header, "largest difference")
 	worst := map[string]float64{}
@@ -55,14 +57,14 @@ func (r *Report) anchor() *Table {
 	for _, a := range all {
 		row := []string{a.Arm, a.Metric + " (" + a.Unit + ")", r.at(a.Rate)}
 		means := make([]float64, 0, len(a.Values))
-		for i := range blocks {
-			if i >= len(a.Values) {
-				row = append(row, none)
-				continue
+		for _, b := range blocks {
+			v := Value{}
+			if i := slices.Index(a.Blocks, b); i >= 0 {
+				v = a.Values[i]
 			}
-			row = append(row, value(Metric{Name: a.Metric, Unit: a.Unit}, a.Values[i]))
-			if a.Values[i].Count > 0 {
-				means = append(means, a.Values[i].Mean)
+			row = append(row, value(Metric{Name: a.Metric, Unit: a.Unit}, v))
+			if v.Count > 0 {
+				means = append(means, v.Mean)
 			}
 		}
 		s := stat.Over(means...)
