@@ -33,6 +33,7 @@ type CLI struct {
 	Model    ModelCmd    `cmd:"" help:"Make, fetch or look at models."`
 	Workload WorkloadCmd `cmd:"" help:"List, show or sample the workloads of experiments."`
 	Bench    BenchCmd    `cmd:"" help:"Measure Cadence."`
+	Report   ReportCmd   `cmd:"" help:"Make tables and figures from the records of runs."`
 	Ladder   LadderCmd   `cmd:"" help:"Compare arms at several rates, over seeds, in the simulator or on real services."`
 	Deps     DepsCmd     `cmd:"" help:"Install the embedded ClickHouse engine into the cache."`
 	Doctor   DoctorCmd   `cmd:"" help:"Check what this machine offers to Cadence."`
