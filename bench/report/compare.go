@@ -146,17 +146,19 @@ func geometric(x []float64) float64 {
 
 // Worsening is a metric that an arm makes worse than the one before.
 type Worsening struct {
-	Before   string  `json:"before"`
-	After    string  `json:"after"`
-	Metric   string  `json:"metric"`
-	Unit     string  `json:"unit"`
-	Rate     float64 `json:"rate"` // at which it is worst
-	From     float64 `json:"from"` // mean over the pairs of runs there
-	To       float64 `json:"to"`
-	Change   float64 `json:"change_ratio"`   // (To − From) / From
-	Affected int     `json:"rates_affected"` // rates at which it is worse by more than the threshold
-	Rates    int     `json:"rates"`          // at which both arms have the metric
-	lower    [2]bool
+	Before     string  `json:"before"`
+	After      string  `json:"after"`
+	Metric     string  `json:"metric"`
+	Unit       string  `json:"unit"`
+	Rate       float64 `json:"rate"` // at which it is worst
+	From       float64 `json:"from"` // mean over the pairs of runs there
+	To         float64 `json:"to"`
+	Change     float64 `json:"change_ratio"`   // (To − From) / From
+	Pairs      int     `json:"pairs"`          // of runs there that have the metric
+	PairsWorse int     `json:"pairs_worse"`    // of those, in which it is worse at all
+	Affected   int     `json:"rates_affected"` // rates at which it is worse by more than the threshold
+	Rates      int     `json:"rates"`          // at which both arms have the metric
+	lower      [2]bool
 }
 
 // Worsenings returns every metric that is worse than the arm before by more than the threshold at some rate, the worst of
@@ -192,6 +194,7 @@ func (r *Report) Worsenings() []Worsening {
 				}
 				if loss > worst {
 					worst = loss
+					w.PairsWorse, w.Pairs = consistent(m, p)
 					w.Rate, w.From, w.To, w.Change, w.lower = rate, from.Mean, to.Mean, change, [2]bool{from.Lower, to.Lower}
 				}
 			}
@@ -209,6 +212,21 @@ func (r *Report) Worsenings() []Worsening {
 		out = append(out, rows...)
 	}
 	return out
+}
+
+// consistent counts the pairs that have a metric, and those of them in which the second is worse.
+func consistent(m Metric, pairs [][2]*Run) (worse, all int) {
+	for _, p := range pairs {
+		from, to := m.Of(&p[0].Summary), m.Of(&p[1].Summary)
+		if math.IsNaN(from) || math.IsNaN(to) {
+			continue
+		}
+		all++
+		if from != to && (to < from) == m.Higher {
+			worse++
+		}
+	}
+	return worse, all
 }
 
 // Anchor is a metric of an arm at a rate that was run with the same seeds in several blocks.

@@ -205,7 +205,7 @@ func (r *Report) worse() *Table {
 	if len(r.Arms) < 2 || len(r.Runs) == 0 {
 		return nil
 	}
-	t := &Table{Title: "What got worse", Left: 2, Header: []string{"Change", "Metric", "worst at (req/s)", "before", "after", "change", "rates affected"}}
+	t := &Table{Title: "What got worse", Left: 2, Header: []string{"Change", "Metric", "worst at (req/s)", "before", "after", "change", "pairs worse there", "rates affected"}}
 	for _, w := range r.Worsenings() {
 		m := Metric{Name: w.Metric, Unit: w.Unit}
 		one := func(x float64, lower bool) string {
@@ -216,11 +216,11 @@ func (r *Report) worse() *Table {
 			}
 			return text
 		}
-		t.add(w.Before+" → "+w.After, w.Metric, r.at(w.Rate), one(w.From, w.lower[0]), one(w.To, w.lower[1]), signedPercent(w.Change), fmt.Sprintf("%d/%d", w.Affected, w.Rates))
+		t.add(w.Before+" → "+w.After, w.Metric, r.at(w.Rate), one(w.From, w.lower[0]), one(w.To, w.lower[1]), signedPercent(w.Change), fmt.Sprintf("%d/%d", w.PairsWorse, w.Pairs), fmt.Sprintf("%d/%d", w.Affected, w.Rates))
 	}
-	t.Note = fmt.Sprintf("Every metric that an arm makes more than %s worse than the arm before it, at some rate; of %s. Shown where it is worst, means over pairs of runs.", percent(r.options.Worse), metricNames())
+	t.Note = fmt.Sprintf("Every metric that an arm makes more than %s worse than the arm before it, at some rate; of %s. Shown where it is worst: means over pairs of runs, and in how many of them it is worse at all.", percent(r.options.Worse), metricNames())
 	if len(t.Rows) == 0 {
-		t.add("none", none, none, none, none, none, none)
+		t.add("none", none, none, none, none, none, none, none)
 	}
 	return t
 }
