@@ -34,6 +34,8 @@ type CLI struct {
 	Workload WorkloadCmd `cmd:"" help:"List, show or sample the workloads of experiments."`
 	Bench    BenchCmd    `cmd:"" help:"Measure Cadence."`
 	Report   ReportCmd   `cmd:"" help:"Make tables and figures from the records of runs."`
+	Load     LoadCmd     `cmd:"" help:"Offer a workload to any OpenAI-compatible server, on an open loop."`
+	Gate     GateCmd     `cmd:"" help:"Look for regressions of the pipeline in 90 seconds, on the mock engine."`
 	Ladder   LadderCmd   `cmd:"" help:"Compare arms at several rates, over seeds, in the simulator or on real services."`
 	Deps     DepsCmd     `cmd:"" help:"Install the embedded ClickHouse engine into the cache."`
 	Doctor   DoctorCmd   `cmd:"" help:"Check what this machine offers to Cadence."`
@@ -99,6 +101,10 @@ func Main(args []string, version string, out, errOut io.Writer) int {
 	cmd.BindTo(ctx, (*context.Context)(nil))
 	if err := cmd.Run(g); err != nil {
 		fmt.Fprintf(errOut, "cadence: %v\n", err)
+		var coded kong.ExitCoder
+		if errors.As(err, &coded) {
+			return coded.ExitCode()
+		}
 		return 1
 	}
 	return 0

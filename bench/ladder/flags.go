@@ -32,7 +32,7 @@ func parseFlags(args []string) (*flags, error) {
 		return nil, fmt.Errorf("ladder: %w", err)
 	}
 	if _, err := k.Parse(args); err != nil {
-		return nil, fmt.Errorf("%w: the simulator cannot take %q: %w", ErrConfig, args, err)
+		return nil, fmt.Errorf("%w: the simulator cannot take %q: %v", ErrConfig, args, err) //nolint:errorlint // kong's own exit status is for the command line
 	}
 	if err := f.Worker.Validate(); err != nil {
 		return nil, err

@@ -100,6 +100,34 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	return execute(ctx, &o, e)
 }
 
+// Single does one run of a definition that need not be a whole ladder: its Rates, Loads and Seeds do not count. The job's Rate
+// must be known. The record is written below o.Dir as a ladder's would be.
+func Single(ctx context.Context, o Options, j Job) (*record.Run, []record.Request, error) {
+	o.Definition.fill()
+	e, err := open(ctx, &o)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, err := e.source(j.Seed)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &State{Definition: o.Definition, SLOs: source.SLOs()}
+	if o.Definition.SLO != nil {
+		s.SLOs = map[string]record.SLO{"": *o.Definition.SLO}
+	}
+	out, err := one(ctx, &o, e, s, j)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", j.ID, err)
+	}
+	run, err := record.Open(out.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := record.Requests(out.Dir)
+	return run, rows, err
+}
+
 // Check returns ErrConfig unless the definition can be run on what the options name.
 func (o *Options) Check() error {
 	d := o.Definition

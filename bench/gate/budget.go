@@ -1,0 +1,154 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/record"
+)
+
+// ErrBudget is returned for a budget that cannot be judged by.
+var ErrBudget = errors.New("gate: unusable budget")
+
+// Version of the form of a budget.
+const Version = 1
+
+// Settings are what a budget holds for: runs under others cannot be compared with it.
+type Settings struct {
+	Workload string        `json:"workload"`
+	Profile  string        `json:"profile"` // of the mock
+	Rates    []float64     `json:"rates"`   // requests/s
+	Seed     uint64        `json:"seed"`
+	SLO      record.SLO    `json:"slo"`
+	Length   time.Duration `json:"length_ns"` // of the arrivals at each rate
+	Warmup   time.Duration `json:"warmup_ns"`
+	Drain    time.Duration `json:"drain_ns"`
+	Args     []string      `json:"args"` // of cadence up
+}
+
+// DefaultSettings are those of a new budget: 90 seconds of arrivals, half of them below the knee and half beyond it.
+func DefaultSettings() Settings {
+	return Settings{Workload: "seed", Profile: "mock", Rates: []float64{6, 13}, Seed: 1, SLO: record.SLO{E2E: 4 * time.Second},
+		Length: 45 * time.Second, Warmup: 5 * time.Second, Drain: 30 * time.Second, Args: []string{"--scheduler-max-queue-wait=0"}}
+}
+
+// Validate returns ErrBudget for the first key that is outside its range.
+func (s *Settings) Validate() error {
+	switch {
+	case s.Workload == "" || s.Profile == "":
+		return fmt.Errorf("%w: workload and profile are needed", ErrBudget)
+	case len(s.Rates) == 0 || slices.ContainsFunc(s.Rates, func(r float64) bool { return !(r > 0 && r <= 1e6) }):
+		return fmt.Errorf("%w: rates are %v, allowed: one or more, above 0", ErrBudget, s.Rates)
+	case s.Warmup < 0 || s.Length <= s.Warmup:
+		return fmt.Errorf("%w: length is %v and warmup %v, allowed: 0 ≤ warmup < length", ErrBudget, s.Length, s.Warmup)
+	case s.Drain < 0:
+		return fmt.Errorf("%w: drain is %v, allowed: 0 and more", ErrBudget, s.Drain)
+	case s.SLO == record.SLO{}:
+		return fmt.Errorf("%w: slo is empty: everything would be good", ErrBudget)
+	}
+	return nil
+}
+
+// Point is what is expected at one rate: the medians of the runs that it was made of.
+type Point struct {
+	Sample
+	// How far the runs were apart, as a part of the median: (most - least) / median.
+	Noise map[string]float64 `json:"noise_ratio"`
+}
+
+// Budget is what is expected.
+type Budget struct {
+	Version  int       `json:"version"`
+	Time     time.Time `json:"time"`
+	Sources  string    `json:"source_hash"` // of the engine that it was measured with
+	Runs     int       `json:"runs"`        // that it was made of
+	Settings Settings  `json:"settings"`
+	Points   []Point   `json:"points"` // one for each of the rates, in their order
+}
+
+// Open reads a budget.
+func Open(path string) (*Budget, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBudget, err)
+	}
+	out := &Budget{}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(out); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrBudget, path, err)
+	}
+	if out.Version != Version {
+		return nil, fmt.Errorf("%w: %s has version %d, want %d", ErrBudget, path, out.Version, Version)
+	}
+	if err := out.Settings.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(out.Points) != len(out.Settings.Rates) {
+		return nil, fmt.Errorf("%w: %s has %d points for %d rates", ErrBudget, path, len(out.Points), len(out.Settings.Rates))
+	}
+	return out, nil
+}
+
+// Write writes a budget.
+func (b *Budget) Write(path string) error {
+	text, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrBudget, err)
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// budgetOf makes a budget of several passes, each with a sample for every rate, or returns ErrBudget if one of them is
+// invalid.
+func budgetOf(s *Settings, passes [][]Sample) (*Budget, error) {
+	b := &Budget{Version: Version, Runs: len(passes), Settings: *s}
+	for i, rate := range s.Rates {
+		var samples []Sample
+		for _, pass := range passes {
+			if len(pass) != len(s.Rates) {
+				return nil, fmt.Errorf("%w: a pass of %d runs for %d rates", ErrBudget, len(pass), len(s.Rates))
+			}
+			p := pass[i]
+			if !p.usable() {
+				return nil, fmt.Errorf("%w: a run at %g requests/s is invalid: %v, canary %.1f tokens/s, %d requests", ErrBudget, rate, p.Invalid, p.Canary, p.Requests)
+			}
+			samples = append(samples, p)
+		}
+		b.Points = append(b.Points, pointOf(rate, samples))
+	}
+	return b, nil
+}
+
+// pointOf takes the median of every figure by itself.
+func pointOf(rate float64, samples []Sample) Point {
+	p := Point{Sample: Sample{Rate: rate}, Noise: map[string]float64{}}
+	of := func(get func(*Sample) float64) (median, spread float64) {
+		v := make([]float64, len(samples))
+		for i := range samples {
+			v[i] = get(&samples[i])
+		}
+		slices.Sort(v)
+		median = v[len(v)/2]
+		if median != 0 {
+			spread = (v[len(v)-1] - v[0]) / median
+		}
+		return median, math.Round(spread*1e4) / 1e4
+	}
+	values := make([]float64, len(metrics))
+	for i := range metrics {
+		values[i], p.Noise[metrics[i].name] = of(metrics[i].of)
+	}
+	p.Goodput, p.TTFT99, p.E2E99 = values[0], time.Duration(values[1]), time.Duration(values[2])
+	requests, _ := of(func(s *Sample) float64 { return float64(s.Requests) })
+	lag, _ := of(func(s *Sample) float64 { return float64(s.LagMax) })
+	p.Canary, _ = of(func(s *Sample) float64 { return s.Canary })
+	p.Requests, p.LagMax = int(requests), time.Duration(lag)
+	return p
+}

@@ -1,0 +1,140 @@
+package gate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/bench/stat"
+)
+
+// Exit is the status that a verdict ends the process with.
+type Exit int
+
+// The verdicts.
+const (
+	Passed     Exit = 0
+	Regression Exit = 1
+	Invalid    Exit = 2
+)
+
+// What may differ from the budget, as a part of it.
+const (
+	P99Worse     = 0.15 // a p99 may be longer by
+	GoodputWorse = 0.10 // goodput may be less by
+	CanarySlower = 0.10 // the canary may be slower by
+	// RequestsFewer is by how much fewer measured requests than the budget's may come; their times are seeded.
+	RequestsFewer = 0.02
+)
+
+// Sample is what a run at one rate showed.
+type Sample struct {
+	Rate     float64       `json:"rate"`     // offered, requests/s
+	Requests int           `json:"requests"` // measured
+	Goodput  float64       `json:"goodput_per_second"`
+	TTFT99   time.Duration `json:"ttft_p99_ns"`
+	E2E99    time.Duration `json:"e2e_p99_ns"`
+	Canary   float64       `json:"canary_tokens_per_second"` // 0: it failed
+	LagMax   time.Duration `json:"lag_max_ns"`
+	Invalid  []string      `json:"invalid,omitempty"` // the run's own complaints
+}
+
+// usable reports whether a budget can be made of it.
+func (s *Sample) usable() bool { return len(s.Invalid) == 0 && s.Canary > 0 && s.Requests > 0 }
+
+// sampleOf sums up a run.
+func sampleOf(run *record.Run, rows []record.Request) Sample {
+	sum := stat.Summarize(run, rows, run.SLOs)
+	s := Sample{Rate: run.Rate, Requests: sum.Offered, Goodput: sum.Goodput, TTFT99: sum.TTFT.P99, E2E99: sum.E2E.P99, LagMax: run.LagMax, Invalid: run.Invalid}
+	if run.Canary != nil {
+		s.Canary = run.Canary.TokensRate
+	}
+	return s
+}
+
+// metric is one of the figures that a budget bounds.
+type metric struct {
+	name  string
+	of    func(*Sample) float64
+	worse float64 // the part by which it may be worse
+	more  bool    // more of it is better
+	text  func(float64) string
+}
+
+func seconds(v float64) string { return time.Duration(v).Round(100 * time.Microsecond).String() }
+
+var metrics = []metric{
+	{"goodput", func(s *Sample) float64 { return s.Goodput }, GoodputWorse, true, func(v float64) string { return fmt.Sprintf("%.3f/s", v) }},
+	{"TTFT p99", func(s *Sample) float64 { return float64(s.TTFT99) }, P99Worse, false, seconds},
+	{"E2E p99", func(s *Sample) float64 { return float64(s.E2E99) }, P99Worse, false, seconds},
+}
+
+// Line compares one figure.
+type Line struct {
+	Rate    float64 `json:"rate"`
+	Metric  string  `json:"metric"`
+	Budget  float64 `json:"budget"`
+	Got     float64 `json:"got"`
+	Change  float64 `json:"change_ratio"` // got / budget - 1; 0 if the budget is 0
+	Allowed float64 `json:"allowed_ratio"`
+	Worse   bool    `json:"worse"` // by more than is allowed
+}
+
+// Verdict is what is to be thought of a change.
+type Verdict struct {
+	Exit    Exit     `json:"exit"`
+	Lines   []Line   `json:"lines"`
+	Invalid []string `json:"invalid,omitempty"` // why there is no verdict
+}
+
+// Judge compares one sample for each of the budget's points, by rate.
+func Judge(b *Budget, got []Sample) Verdict {
+	v := Verdict{Lines: []Line{}}
+	note := func(format string, args ...any) { v.Invalid = append(v.Invalid, fmt.Sprintf(format, args...)) }
+	if len(b.Points) == 0 {
+		note("the budget is empty")
+	}
+	for i := range b.Points {
+		p := &b.Points[i].Sample
+		at := slices.IndexFunc(got, func(s Sample) bool { return s.Rate == p.Rate })
+		if at < 0 {
+			note("nothing was measured at %g requests/s", p.Rate)
+			continue
+		}
+		s := &got[at]
+		for _, why := range s.Invalid {
+			note("at %g requests/s: %s", s.Rate, why)
+		}
+		if least := p.Canary * (1 - CanarySlower); s.Canary < least || s.Canary == 0 {
+			note("at %g requests/s: the canary did %.1f tokens/s, less than %.1f: the machine is too slow or too busy", s.Rate, s.Canary, least)
+		}
+		if least := float64(p.Requests) * (1 - RequestsFewer); float64(s.Requests) < least || s.Requests == 0 {
+			note("at %g requests/s: %d requests were measured, less than %.0f", s.Rate, s.Requests, least)
+		}
+		for k := range metrics {
+			v.Lines = append(v.Lines, compare(&metrics[k], p, s))
+		}
+	}
+	switch {
+	case len(v.Invalid) > 0:
+		v.Exit = Invalid
+	case slices.ContainsFunc(v.Lines, func(l Line) bool { return l.Worse }):
+		v.Exit = Regression
+	}
+	return v
+}
+
+func compare(m *metric, budget, got *Sample) Line {
+	l := Line{Rate: budget.Rate, Metric: m.name, Budget: m.of(budget), Got: m.of(got), Allowed: m.worse}
+	if m.more {
+		l.Allowed = -m.worse
+		l.Worse = l.Got < l.Budget*(1-m.worse)
+	} else {
+		l.Worse = l.Got > l.Budget*(1+m.worse)
+	}
+	if l.Budget != 0 {
+		l.Change = l.Got/l.Budget - 1
+	}
+	return l
+}

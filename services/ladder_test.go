@@ -1,0 +1,78 @@
+package services
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cadence-slo/cadence/bench/ladder"
+)
+
+func TestLadderCommand(t *testing.T) {
+	if status, out, _ := run("ladder"); status != 0 || !strings.Contains(out, "queue-budget") {
+		t.Errorf("%d, %s", status, out)
+	}
+	if status, out, _ := run("ladder", "rungs", "--show"); status != 0 || !strings.Contains(out, "slo_alone:") {
+		t.Errorf("%d, %s", status, out)
+	}
+	if status, out, _ := run("ladder", "rungs", "--on", "llama", "--dry-run", "--out", t.TempDir()); status != 0 || !strings.Contains(out, "36 runs: 27m0s if") || strings.Count(out, " fifo ") != 9 {
+		t.Errorf("%d, %s", status, out)
+	}
+	for line, want := range map[string]string{
+		"ladder nobody":                             "rungs",
+		"ladder seed --on llama":                    "not for",
+		"ladder direct-gateway --on sim":            "not for",
+		"ladder rungs --seeds 1,2":                  "at least 3",
+		"ladder rungs --up-args=--tls-cert=x":       "tls-cert",
+		"ladder rungs --arrivals never --dry-run":   "arrivals",
+		"ladder rungs --profile nobody":             "nobody",
+		"ladder rungs --workload nobody --out /tmp": "nobody",
+	} {
+		if status, _, errOut := run(strings.Fields(line)...); status != 1 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: %d, %s", line, status, errOut)
+		}
+	}
+}
+
+// A ladder is run, its records are where they should be, and it is not run again.
+func TestLadderIsRun(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "out")
+	args := []string{"ladder", "rungs", "--on", "sim", "--loads", "1.6", "--length", "10s", "--out", dir, "--log-level", "error"}
+	status, out, errOut := run(append(args, "--json")...)
+	if status != 0 || errOut != "" {
+		t.Fatalf("%d, %s", status, errOut)
+	}
+	var res ladder.Result
+	if err := json.Unmarshal([]byte(out), &res); err != nil {
+		t.Fatal(err)
+	}
+	if len(res.Runs) != 12 || res.State.Capacity <= 0 || res.Runs[0].Kept {
+		t.Errorf("%+v", res)
+	}
+	if _, err := os.Stat(filepath.Join(res.Runs[11].Dir, "run.json")); err != nil {
+		t.Error(err)
+	}
+	status, out, errOut = run(args...)
+	if status != 0 || errOut != "" || !strings.Contains(out, "12 runs, 12 of them from before, 0 invalid") || !strings.Contains(out, "continuous+cache") {
+		t.Errorf("%d, %s, %s", status, out, errOut)
+	}
+	if status, _, errOut = run(append(args, "--seeds", "4,5,6")...); status != 1 || !strings.Contains(errOut, "another directory") {
+		t.Errorf("%d, %s", status, errOut)
+	}
+}
+
+// Only a regression ends with 1: what says nothing about the change ends with 2.
+func TestGateWithoutVerdict(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "budget.json")
+	if status, _, errOut := run("gate", "--budget", missing); status != 2 || !strings.Contains(errOut, "budget.json") {
+		t.Errorf("%d, %s", status, errOut)
+	}
+	if status, _, errOut := run("gate", "--refresh", "--up-args=--worker-max-batch=1", "--budget", missing); status != 2 || !strings.Contains(errOut, "up-args") {
+		t.Errorf("%d, %s", status, errOut)
+	}
+	if status, _, errOut := run("gate", "--refresh", "--length", "1ns", "--budget", missing); status != 2 || !strings.Contains(errOut, "length") {
+		t.Errorf("%d, %s", status, errOut)
+	}
+}
