@@ -58,7 +58,7 @@ func (t *Trial) Measure(ctx context.Context) (*record.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run.Time = time.Now().UTC()
+	run.Version, run.Time = record.Version, time.Now().UTC()
 	stop := make(chan struct{})
 	ahead := t.plan(arrivals, run.Length, stop)
 	var (
