@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/worker/batch"
+)
+
+// Admit decides on a request at its arrival, as a pure admission controller would. What it is given is lent for the call.
+type Admit func(*Arrival) Decision
+
+// Decision is what Admit says.
+type Decision struct {
+	Refuse     bool
+	Reason     schema.RefusalReason // of a refusal
+	RetryAfter time.Duration        // of a refusal; 0: none
+	Bound      time.Duration        // on the latency; 0: none
+	Predicted  time.Duration        // latency; 0: not known
+	Note       string               // kept in record.Request.Decision
+}
+
+// Arrival is what is known of a request when it arrives. How long its answer will be is not.
+type Arrival struct {
+	Now                 time.Duration
+	Index               int
+	Tenant, Class, Kind string
+	Prompt              []int32
+	CapTokens           int
+	SLO                 record.SLO
+	Pool                View
+}
+
+// View is the state of the pool.
+type View struct {
+	// Waiting requests are admitted and not dispatched; their prompts and caps together.
+	Waiting, WaitingPromptTokens, WaitingCapTokens int
+	Workers                                        []WorkerView // by id
+}
+
+// WorkerView is the state of one worker.
+type WorkerView struct {
+	ID        schema.WorkerID
+	Slots     int // requests that it takes at once
+	Requests  []Running
+	Usage     batch.Usage
+	Step      time.Duration // of the last step; 0: there was none
+	Idle      bool
+	StepSince time.Duration // when the present step began; unless Idle
+}
+
+// Running is a request at a worker.
+type Running struct {
+	Index         int
+	Class         string
+	PromptTokens  int
+	PrefillTokens int // of the prompt, still to be computed; all of it before the first step
+	OutputTokens  int // generated
+	CapTokens     int
+	Arrived       time.Duration
+}
+
+// view brings the snapshot up to date.
+func (s *sim) view(v *View) {
+	v.Waiting, v.WaitingPromptTokens, v.WaitingCapTokens = s.waiting, s.waitingPrompt, s.waitingCap
+	if v.Workers == nil {
+		v.Workers = make([]WorkerView, len(s.workers))
+	}
+	for i, w := range s.workers {
+		x := &v.Workers[i]
+		*x = WorkerView{ID: w.id, Slots: w.plan.MaxBatch, Requests: x.Requests[:0], Usage: w.planner.Usage(), Step: w.last, Idle: !w.busy, StepSince: w.began}
+		for _, r := range w.reqs {
+			x.Requests = append(x.Requests, Running{Index: r.rec.Index, Class: r.rec.Class, PromptTokens: r.rec.PromptTokens,
+				PrefillTokens: max(0, r.rec.PromptTokens-r.fed), OutputTokens: r.generated, CapTokens: r.maxNew, Arrived: r.rec.Intended})
+		}
+	}
+}
