@@ -320,3 +320,32 @@ func TestGeneratorsAreSources(t *testing.T) {
 		t.Error("a drawn workload has times")
 	}
 }
+
+// Whatever a file holds, reading it ends in rows that can be made, or in an error.
+func FuzzTraces(f *testing.F) {
+	f.Add([]byte(azureRows))
+	f.Add([]byte(`{"timestamp": 0, "input_length": 1030, "output_length": 52, "hash_ids": [46, 47, 2353]}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		for kind, read := range map[string]func(string, []byte) ([]row, error){"azure": readAzure, "mooncake": readMooncake} {
+			rows, err := read("x", content)
+			if err != nil {
+				if !errors.Is(err, ErrTrace) {
+					t.Errorf("%s: %v", kind, err)
+				}
+				continue
+			}
+			s, err := newTrace(kind, "x", content, rows, options{tokens: 0.01, rate: 3}, vocabulary, 1)
+			if err != nil {
+				continue // no rows, or no rate
+			}
+			if at := times(s); !slices.IsSorted(at) || len(at) != len(rows) {
+				t.Errorf("%s: times %v", kind, at)
+			}
+			for i := range min(len(rows), 4) {
+				if r := s.Request(i); len(r.Prompt) < 1 || r.Output < 1 || r.Cap < r.Output {
+					t.Errorf("%s: %+v", kind, r)
+				}
+			}
+		}
+	})
+}
