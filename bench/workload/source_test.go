@@ -267,6 +267,7 @@ func TestMalformedTraces(t *testing.T) {
 		{"azure:x.csv", head, "no request in the window"},
 		{"azure:x.csv?from=1h", head + good, "no request in the window from 1h0m0s"},
 		{"azure:x.csv?rate=2", head + good, "no rate of its own"},
+		{"azure:x.csv?rate=1e-12", head + good + "2023-11-16 18:15:47.68,1,1\n", "lasts for centuries"},
 		{"azure:x.csv?tokens=1000", head + "2023-11-16 18:15:46.68,2000,1\n", "make it shorter with tokens"},
 		{"azure:x.csv?tokens=0", head + good, "option tokens=0; allowed: tokens"},
 		{"azure:x.csv?rate=nan", head + good, "option rate=nan"},

@@ -153,6 +153,9 @@ func newTrace(kind, file string, content []byte, rows []row, o options, vocab Vo
 			return nil, fmt.Errorf("%w: %s has no rate of its own that rate=%v could change", ErrTrace, file, o.rate)
 		}
 		t.about.Rate, t.about.TimeStretch = o.rate, t.about.NativeRate/o.rate
+		if last := float64(t.rows[len(t.rows)-1].at); last*t.about.TimeStretch > math.MaxInt64/2 {
+			return nil, fmt.Errorf("%w: at rate=%v, %s lasts for centuries", ErrTrace, o.rate, file)
+		}
 	}
 	return t, nil
 }
