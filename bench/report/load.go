@@ -210,20 +210,36 @@ func unended(dir string) ([]Excluded, error) {
 	return out, err
 }
 
+// armName is an arm in ladder.json: its name, or an object that has it.
+type armName string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *armName) UnmarshalJSON(b []byte) error {
+	var arm struct{ Name string }
+	if json.Unmarshal(b, &arm) == nil {
+		*a = armName(arm.Name)
+		return nil
+	}
+	return json.Unmarshal(b, (*string)(a))
+}
+
 // order settles the order of arms and rates and sorts the runs by it. Arms that ladder.json does not name come last, in
 // order of execution.
 func (r *Report) order(all []*record.Run) error {
 	b, err := os.ReadFile(filepath.Join(r.Dir, LadderFile))
 	if err == nil {
 		var ladder struct {
-			Arms []string `json:"arms"`
+			Arms       []armName `json:"arms"`
+			Definition struct {
+				Arms []armName `json:"arms"`
+			} `json:"definition"`
 		}
 		if err := json.Unmarshal(b, &ladder); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrRecords, filepath.Join(r.Dir, LadderFile), err)
 		}
-		for _, arm := range ladder.Arms {
-			if slices.ContainsFunc(all, func(run *record.Run) bool { return run.Arm == arm }) {
-				r.Arms = append(r.Arms, arm)
+		for _, arm := range append(ladder.Arms, ladder.Definition.Arms...) {
+			if slices.ContainsFunc(all, func(run *record.Run) bool { return run.Arm == string(arm) }) {
+				r.Arms = append(r.Arms, string(arm))
 			}
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -15,13 +16,10 @@ var pageTemplate = template.Must(template.New("page").Parse(page))
 
 // Title is what the report is of.
 func (r *Report) Title() string {
-	for _, run := range r.Runs {
-		if run.Experiment != "" {
-			return run.Experiment + " on " + run.On
-		}
-		return run.Workload + " on " + run.On
+	if len(r.Runs) == 0 {
+		return "No run that counts"
 	}
-	return "No run that counts"
+	return cmp.Or(r.Runs[0].Experiment, r.Runs[0].Workload, "Runs") + " on " + r.Runs[0].On
 }
 
 // Summary says in a sentence what was run.

@@ -153,9 +153,11 @@ func TestLadderOrdersTheArms(t *testing.T) {
 	for _, arm := range []string{"b", "c", "a"} {
 		fixed(t, dir, arm, 1, 1, 0, 1, time.Second)
 	}
-	put(t, filepath.Join(dir, LadderFile), `{"name": "x", "arms": ["c", "not run", "a"], "other": 1}`)
-	if r := load(t, dir, Options{}); !slices.Equal(r.Arms, []string{"c", "a", "b"}) {
-		t.Errorf("%v", r.Arms)
+	for _, text := range []string{`{"name": "x", "arms": ["c", "not run", "a"], "other": 1}`, `{"definition": {"arms": [{"name": "c", "args": ["--x"]}, {"name": "not run"}, {"name": "a"}]}}`} {
+		put(t, filepath.Join(dir, LadderFile), text)
+		if r := load(t, dir, Options{}); !slices.Equal(r.Arms, []string{"c", "a", "b"}) {
+			t.Errorf("%s: %v", text, r.Arms)
+		}
 	}
 	put(t, filepath.Join(dir, LadderFile), `{`)
 	if _, err := Load(dir, Options{}); !errors.Is(err, ErrRecords) {
@@ -237,7 +239,7 @@ func TestNoRequestIsLost(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir := filepath.Join(root, strconv.Itoa(n))
 		n++
-		type sums struct{ offered, measured, outcomes int }
+		type sums struct{ offered, measured int }
 		var want sums
 		by := map[record.Outcome]int{}
 		counted := map[string]int{}

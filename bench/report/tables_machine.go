@@ -1,7 +1,9 @@
 package report
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -116,6 +118,20 @@ func (r *Report) excludedTable() *Table {
 	return t
 }
 
+// machine says a machine's description in words, without what changes from run to run.
+func machine(b json.RawMessage) string {
+	var fields map[string]any
+	if json.Unmarshal(b, &fields) != nil {
+		return string(b)
+	}
+	delete(fields, "load_averages")
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		parts = append(parts, fmt.Sprintf("%s %v", name, fields[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // provenance says what the runs were of.
 func (r *Report) provenance() *Table {
 	if len(r.Runs) == 0 {
@@ -137,7 +153,7 @@ func (r *Report) provenance() *Table {
 		{"profile", func(r *Run) string { return r.Profile }},
 		{"build", func(r *Run) string { return r.Build }},
 		{"engine's sources", func(r *Run) string { return r.Sources[:min(12, len(r.Sources))] }},
-		{"machine", func(r *Run) string { return string(r.Machine) }},
+		{"machine", func(r *Run) string { return machine(r.Machine) }},
 	} {
 		seen := map[string]int{}
 		var values []string
