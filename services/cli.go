@@ -34,6 +34,7 @@ type CLI struct {
 	Workload WorkloadCmd `cmd:"" help:"List, show or sample the workloads of experiments."`
 	Bench    BenchCmd    `cmd:"" help:"Measure Cadence."`
 	Report   ReportCmd   `cmd:"" help:"Make tables and figures from the records of runs."`
+	Sim      SimCmd      `cmd:"" help:"Simulate the pipeline in virtual time: scheduler, batching, KV and prefix cache are the services' own code."`
 	Load     LoadCmd     `cmd:"" help:"Offer a workload to any OpenAI-compatible server, on an open loop."`
 	Gate     GateCmd     `cmd:"" help:"Look for regressions of the pipeline in 90 seconds, on the mock engine."`
 	Ladder   LadderCmd   `cmd:"" help:"Compare arms at several rates, over seeds, in the simulator or on real services."`

@@ -33,6 +33,19 @@ func (o EDF) Rank(r *Request) int64 {
 	return r.StoredAt + int64(budget)
 }
 
+// FCFS is first come, first served, in the order of REQUESTS, whatever the deadlines.
+type FCFS struct{}
+
+// Rank implements Order.
+func (FCFS) Rank(*Request) int64 { return 0 }
+
+// SJF is shortest job first, by the most tokens that a request may generate; equal ones in the order of REQUESTS. Under an
+// overload that does not end, long ones starve until MaxQueueWait.
+type SJF struct{}
+
+// Rank implements Order.
+func (SJF) Rank(r *Request) int64 { return int64(r.MaxTokens) }
+
 // Load is what the scheduler's own book says of a worker. Heartbeats are older than the book, so that they do not count.
 type Load struct {
 	Worker   schema.WorkerID

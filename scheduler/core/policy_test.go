@@ -33,6 +33,17 @@ func TestEDFRank(t *testing.T) {
 	}
 }
 
+func TestOrdersWithoutDeadlines(t *testing.T) {
+	short := &Request{Seq: 2, StoredAt: 9, MaxTokens: 8, Budget: 5}
+	long := &Request{Seq: 1, StoredAt: 3, MaxTokens: 256}
+	if (FCFS{}).Rank(short) != (FCFS{}).Rank(long) {
+		t.Error("FCFS tells requests apart: only their sequence may")
+	}
+	if (SJF{}).Rank(short) >= (SJF{}).Rank(long) {
+		t.Error("SJF puts a long request first")
+	}
+}
+
 func TestLeastLoadedScore(t *testing.T) {
 	for _, c := range []struct {
 		load Load
