@@ -212,6 +212,7 @@ func TestRecordedRequestsAreDrawnAgain(t *testing.T) {
 			s := open(t, name)
 			equal(t, "times", times(s), []time.Duration{1e9, 2e9, 5e9, 10e9})
 			equal(t, "objectives", s.SLOs(), source.SLOs())
+			equal(t, "name", s.Name(), "record:"+filepath.Base(dir))
 			for i := range 8 { // behind the end, too
 				equal(t, fmt.Sprint(name, " request ", i), s.Request(i), source.Request(i))
 			}

@@ -168,8 +168,14 @@ func scale(n int, by float64) int {
 	return max(1, int(min(math.Round(float64(n)*by), 2*maxTokens)))
 }
 
-// Name implements Source.
-func (t *trace) Name() string { return t.about.Trace + ":" + filepath.Base(t.about.File) }
+// Name implements Source: the file's name, or the directory's of a run.
+func (t *trace) Name() string {
+	path := t.about.File
+	if t.about.Trace == "record" {
+		path = filepath.Dir(path)
+	}
+	return t.about.Trace + ":" + filepath.Base(path)
+}
 
 // Describe implements Source.
 func (t *trace) Describe() json.RawMessage { return describe(&t.about) }
