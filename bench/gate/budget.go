@@ -32,10 +32,11 @@ type Settings struct {
 	Args     []string      `json:"args"` // of cadence up
 }
 
-// DefaultSettings are those of a new budget: 90 seconds of arrivals, half of them below the knee and half beyond it.
+// DefaultSettings are those of a new budget: 90 seconds of arrivals, half of them below the knee (about 11 requests/s) and
+// half beyond it.
 func DefaultSettings() Settings {
-	return Settings{Workload: "seed", Profile: "mock", Rates: []float64{6, 13}, Seed: 1, SLO: record.SLO{E2E: 4 * time.Second},
-		Length: 45 * time.Second, Warmup: 5 * time.Second, Drain: 30 * time.Second, Args: []string{"--scheduler-max-queue-wait=0"}}
+	return Settings{Workload: "seed", Profile: "mock", Rates: []float64{6, 16}, Seed: 1, SLO: record.SLO{E2E: 6 * time.Second},
+		Length: 45 * time.Second, Warmup: 5 * time.Second, Drain: 30 * time.Second, Args: []string{"--scheduler-max-queue-wait=2s"}}
 }
 
 // Validate returns ErrBudget for the first key that is outside its range.

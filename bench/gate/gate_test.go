@@ -18,7 +18,7 @@ func expected() *Budget {
 	sample := func(rate, goodput float64, p99 time.Duration) Point {
 		return Point{Sample: Sample{Rate: rate, Requests: 500, Goodput: goodput, TTFT99: p99 / 10, E2E99: p99, Canary: 100}}
 	}
-	return &Budget{Version: Version, Settings: DefaultSettings(), Points: []Point{sample(6, 6, 2*time.Second), sample(13, 4, 10*time.Second)}}
+	return &Budget{Version: Version, Settings: DefaultSettings(), Points: []Point{sample(6, 6, 2*time.Second), sample(16, 4, 10*time.Second)}}
 }
 
 func samples(b *Budget) []Sample {
@@ -58,7 +58,7 @@ func TestVerdicts(t *testing.T) {
 		"canary faster":                {func(s []Sample) []Sample { s[0].Canary = 200; return s }, Passed, ""},
 		"too few requests":             {func(s []Sample) []Sample { s[0].Requests = 480; return s }, Invalid, "480 requests"},
 		"no requests":                  {func(s []Sample) []Sample { s[0].Requests = 0; return s }, Invalid, "0 requests"},
-		"a rate is missing":            {func(s []Sample) []Sample { return s[:1] }, Invalid, "13 requests/s"},
+		"a rate is missing":            {func(s []Sample) []Sample { return s[:1] }, Invalid, "16 requests/s"},
 		"nothing at all":               {func([]Sample) []Sample { return nil }, Invalid, "6 requests/s"},
 		"slow canary hides regression": {func(s []Sample) []Sample { s[0].Canary = 50; s[0].E2E99 *= 3; return s }, Invalid, "canary"},
 	} {

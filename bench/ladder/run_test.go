@@ -266,20 +266,11 @@ func TestStopping(t *testing.T) {
 	}
 }
 
-const killedDir = "CADENCE_TEST_LADDER"
+// KilledDir is the variable that makes this test binary the process that TestKilledAndBegunAgain kills.
+const KilledDir = "LADDER_TEST_KILLED"
 
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(killedDir); dir != "" {
-		if err := killed(dir); err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
-	os.Exit(m.Run())
-}
-
-// killed is what the process does that TestKilledAndBegunAgain kills: it stops in the middle of its fourth run.
-func killed(dir string) error {
+// Killed is what that process does: it stops in the middle of its fourth run.
+func Killed(dir string) error {
 	f := twoArms()
 	f.before = func(s *setup) error {
 		if len(f.runs) == 4 {
@@ -302,7 +293,7 @@ func killed(dir string) error {
 
 func TestKilledAndBegunAgain(t *testing.T) {
 	dir := t.TempDir()
-	p, err := process.Start(process.Options{Path: os.Args[0], Env: []string{killedDir + "=" + dir}})
+	p, err := process.Start(process.Options{Path: os.Args[0], Env: []string{KilledDir + "=" + dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
