@@ -14,6 +14,7 @@ type BenchCmd struct {
 	Rungs         RungsCmd         `cmd:"" help:"Compare the worker's modes, from one request at a time to continuous batching with a prefix cache."`
 	EngineProfile EngineProfileCmd `cmd:"" help:"Say what a step of the engine is spent on, with a CPU profile and a flame graph."`
 	Soak          SoakCmd          `cmd:"" help:"Run a worker under a load that never lets it rest, and look for what it loses."`
+	Arrivals      ArrivalsCmd      `cmd:"" help:"Check the load generator: arrival processes, an overloaded stub, dispatch lag."`
 }
 
 // Help implements kong.HelpProvider.
