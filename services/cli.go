@@ -29,19 +29,20 @@ type CLI struct {
 	Analytics AnalyticsCmd `cmd:"" help:"Project events into ClickHouse."`
 	Nats      NatsCmd      `cmd:"" help:"Run the embedded NATS server alone, for services in other processes."`
 
-	Query    QueryCmd    `cmd:"" help:"Ask ClickHouse: SQL or a named query."`
-	Model    ModelCmd    `cmd:"" help:"Make, fetch or look at models."`
-	Workload WorkloadCmd `cmd:"" help:"List, show or sample the workloads of experiments."`
-	Bench    BenchCmd    `cmd:"" help:"Measure Cadence."`
-	Report   ReportCmd   `cmd:"" help:"Make tables and figures from the records of runs."`
-	Sim      SimCmd      `cmd:"" help:"Simulate the pipeline in virtual time: scheduler, batching, KV and prefix cache are the services' own code."`
-	Load     LoadCmd     `cmd:"" help:"Offer a workload to any OpenAI-compatible server, on an open loop."`
-	Gate     GateCmd     `cmd:"" help:"Look for regressions of the pipeline in 90 seconds, on the mock engine."`
-	Ladder   LadderCmd   `cmd:"" help:"Compare arms at several rates, over seeds, in the simulator or on real services."`
-	Deps     DepsCmd     `cmd:"" help:"Install the embedded ClickHouse engine into the cache."`
-	Doctor   DoctorCmd   `cmd:"" help:"Check what this machine offers to Cadence."`
-	Probe    ProbeCmd    `cmd:"" help:"Ask an HTTP address for status 200 (for health checks)."`
-	Version  VersionCmd  `cmd:"" help:"Print the version."`
+	Query     QueryCmd     `cmd:"" help:"Ask ClickHouse: SQL or a named query."`
+	Model     ModelCmd     `cmd:"" help:"Make, fetch or look at models."`
+	Workload  WorkloadCmd  `cmd:"" help:"List, show or sample the workloads of experiments."`
+	Bench     BenchCmd     `cmd:"" help:"Measure Cadence."`
+	Report    ReportCmd    `cmd:"" help:"Make tables and figures from the records of runs."`
+	Sim       SimCmd       `cmd:"" help:"Simulate the pipeline in virtual time: scheduler, batching, KV and prefix cache are the services' own code."`
+	Load      LoadCmd      `cmd:"" help:"Offer a workload to any OpenAI-compatible server, on an open loop."`
+	Calibrate CalibrateCmd `cmd:"" help:"Measure how fast an engine is, and make a profile of it for simulator and mock."`
+	Gate      GateCmd      `cmd:"" help:"Look for regressions of the pipeline in 90 seconds, on the mock engine."`
+	Ladder    LadderCmd    `cmd:"" help:"Compare arms at several rates, over seeds, in the simulator or on real services."`
+	Deps      DepsCmd      `cmd:"" help:"Install the embedded ClickHouse engine into the cache."`
+	Doctor    DoctorCmd    `cmd:"" help:"Check what this machine offers to Cadence."`
+	Probe     ProbeCmd     `cmd:"" help:"Ask an HTTP address for status 200 (for health checks)."`
+	Version   VersionCmd   `cmd:"" help:"Print the version."`
 }
 
 // Globals is what every command gets.

@@ -12,6 +12,15 @@ import (
 // progress returns a function for callbacks that tell done and total bytes: a bar on a terminal, nothing elsewhere.
 // finish ends the line.
 func progress(w io.Writer, what string) (report func(done, total int64), finish func()) {
+	return bar(w, what, true)
+}
+
+// count is progress of things that are not bytes.
+func count(w io.Writer, what string) (report func(done, total int64), finish func()) {
+	return bar(w, what, false)
+}
+
+func bar(w io.Writer, what string, bytes bool) (report func(done, total int64), finish func()) {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return func(int64, int64) {}, func() {}
@@ -20,7 +29,7 @@ func progress(w io.Writer, what string) (report func(done, total int64), finish 
 	report = func(done, total int64) {
 		if bar == nil {
 			bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
-				progressbar.OptionShowBytes(true), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
+				progressbar.OptionShowBytes(bytes), progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(),
 				progressbar.OptionSetPredictTime(true), progressbar.OptionFullWidth())
 		}
 		if total > 0 && bar.GetMax64() != total {

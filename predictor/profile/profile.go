@@ -37,10 +37,12 @@ type Limits struct {
 	ContextTokens int `json:"context_tokens"`
 }
 
-// Cost is the time that the parts of a step take, in nanoseconds, all ≥ 0.
+// Cost is the time that the parts of a step take, in nanoseconds, all ≥ 0 but Prefill.
 type Cost struct {
-	Base         float64 `json:"base_ns"`          // of every step
-	Prefill      float64 `json:"prefill_ns"`       // more of a step with any prefill
+	Base float64 `json:"base_ns"` // of every step
+	// Prefill is how much more a step with any prefill takes, ≥ -Base: below 0 where prefill and decode in one step share
+	// work, such as reading the weights.
+	Prefill      float64 `json:"prefill_ns"`
 	PrefillToken float64 `json:"prefill_token_ns"` // for each token of prefill
 	ContextToken float64 `json:"context_token_ns"` // for each token that the step's sequences hold after it
 	// Decode is by the number of sequences that decode, in ascending order from 1; none: decoding costs no more than Base.
@@ -121,14 +123,15 @@ func (p *Profile) Validate() error {
 		return fmt.Errorf("%w: limits: %w", ErrProfile, err)
 	}
 	const most = 1e12 // 1,000 s
-	time := func(key string, ns float64) error {
-		if !(ns >= 0 && ns <= most) {
-			return bad(key, ns, "0 to 1e12 ns")
+	from := func(least float64, key string, ns float64) error {
+		if !(ns >= least && ns <= most) {
+			return bad(key, ns, fmt.Sprintf("%g to 1e12 ns", least))
 		}
 		return nil
 	}
+	time := func(key string, ns float64) error { return from(0, key, ns) }
 	s := &p.Cost
-	if err := errors.Join(time("step.base_ns", s.Base), time("step.prefill_ns", s.Prefill), time("step.prefill_token_ns", s.PrefillToken),
+	if err := errors.Join(time("step.base_ns", s.Base), from(-s.Base, "step.prefill_ns", s.Prefill), time("step.prefill_token_ns", s.PrefillToken),
 		time("step.context_token_ns", s.ContextToken)); err != nil {
 		return err
 	}

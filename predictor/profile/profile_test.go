@@ -128,6 +128,7 @@ func TestDecodeNamesTheKey(t *testing.T) {
 		"page_tokens":           {`"page_tokens": 16`, `"page_tokens": 0`},
 		"kv_pages":              {`"kv_tokens": 16384`, `"kv_tokens": 7`},
 		"step.base_ns":          {`"base_ns": 0`, `"base_ns": -1`},
+		"step.prefill_ns":       {`"prefill_ns": 0`, `"prefill_ns": -1`},
 		"step.prefill_token_ns": {`"prefill_token_ns": 609`, `"prefill_token_ns": 609000000000`},
 		"step.context_token_ns": {`"context_token_ns": 0`, `"context_token_ns": -2`},
 		"step.decode[0].batch":  {`"batch": 1,`, `"batch": 2,`},
