@@ -47,10 +47,11 @@ type LoadCmd struct {
 	SendSLO   bool          `help:"tell the server each request's E2E objective (X-SLO-E2E-Ms)" name:"send-slo"`
 	LagBudget time.Duration `help:"how far the generator may be behind its schedule; beyond, the run is invalid" default:"250ms"`
 
-	Out  string `help:"directory for the records (run.json, requests.parquet, requests.jsonl); what an earlier run left there is replaced" type:"path" placeholder:"DIR"`
-	Arm  string `help:"what is measured, for reports that compare" default:"load"`
-	ITL  bool   `help:"keep the times between tokens" default:"true" negatable:"" name:"itl"`
-	JSON bool   `help:"print JSON"`
+	Metrics string `help:"host:port of a cadence's metrics (its --metrics-listen): what its workers count goes into the record" placeholder:"ADDRESS"`
+	Out     string `help:"directory for the records (run.json, requests.parquet, requests.jsonl); what an earlier run left there is replaced" type:"path" placeholder:"DIR"`
+	Arm     string `help:"what is measured, for reports that compare" default:"load"`
+	ITL     bool   `help:"keep the times between tokens" default:"true" negatable:"" name:"itl"`
+	JSON    bool   `help:"print JSON"`
 }
 
 // Help implements kong.HelpProvider.
@@ -87,9 +88,7 @@ func (c *LoadCmd) Run(ctx context.Context, g *Globals) (err error) {
 		}
 		trial.Sink = func(r *record.Request) error { rows = append(rows, *r); return books.Add(r) }
 	}
-	finish := liveLine(g.Err, trial)
-	run, err := trial.Measure(ctx)
-	finish()
+	run, err := c.measure(ctx, g, trial)
 	if books != nil {
 		err = errors.Join(err, books.Close(run))
 	}
@@ -109,6 +108,33 @@ func (c *LoadCmd) Run(ctx context.Context, g *Globals) (err error) {
 		err = ErrInvalidRun
 	}
 	return err
+}
+
+// measure runs the trial, and reads the workers' counters before and after it.
+func (c *LoadCmd) measure(ctx context.Context, g *Globals, trial *load.Trial) (*record.Run, error) {
+	var before pipeline.Counters
+	if c.Metrics != "" {
+		var err error
+		if before, err = pipeline.ReadCounters(ctx, c.Metrics); err != nil {
+			return nil, err
+		}
+	}
+	finish := liveLine(g.Err, trial)
+	run, err := trial.Measure(ctx)
+	finish()
+	if err != nil || c.Metrics == "" {
+		return run, err
+	}
+	// An interrupted run has its counters, too.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	after, err := pipeline.ReadCounters(ctx, c.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	counted := after.Less(before)
+	run.PromptTokens, run.CachedTokens, run.Preemptions = int64(counted.Prompt), int64(counted.Cached), int64(counted.Preemptions)
+	return run, nil
 }
 
 // trial makes what the flags say, asking the server what it takes.
