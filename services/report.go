@@ -20,6 +20,7 @@ type ReportCmd struct {
 	Markdown string   `help:"write the tables" placeholder:"FILE"`
 	SLO      []string `help:"objective instead of the runs' own: [CLASS:]KEY=DURATION[,…] of ttft, tpot and e2e (repeatable)" sep:"none" placeholder:"SLO"`
 	Overload float64  `help:"rate (req/s) at which arms are compared past the knee; 0: 1.5 times the best knee of those that shed nothing, or the next above"`
+	Baseline string   `help:"arm that every other is compared with; empty: each with the one before" placeholder:"ARM"`
 	Partial  bool     `help:"count runs that were stopped before their end"`
 	Embed    bool     `help:"put tables into Markdown files, between their markers"`
 	Check    bool     `help:"with --embed: change nothing, and fail if a file differs from its records"`
@@ -31,7 +32,7 @@ func (ReportCmd) Help() string {
 
 A Markdown file asks for a table with two lines, between which it is put; DIR is relative to the file:
 
-  <!-- cadence:report headline DIR -->
+  <!-- cadence:report headline DIR [overload=RATE] [slo=SLO] [baseline=ARM] [partial] -->
   <!-- /cadence:report -->
 
 Examples:
@@ -39,6 +40,7 @@ Examples:
   cadence report results/ladder --table headline --table worse
   cadence report results/ladder --html report.html --figures docs/figures
   cadence report results/ladder --slo e2e=2s,ttft=500ms --json
+  cadence report results/queue-budget --baseline disabled
   cadence report --embed README.md docs/results.md
   cadence report --embed --check README.md docs/results.md`
 }
@@ -49,7 +51,7 @@ func (c *ReportCmd) Run(g *Globals) error {
 	if err != nil {
 		return fmt.Errorf("%w: --slo: %w", ErrFlags, err)
 	}
-	options := report.Options{SLOs: slos, Partial: c.Partial, Overload: c.Overload}
+	options := report.Options{SLOs: slos, Partial: c.Partial, Overload: c.Overload, Baseline: c.Baseline}
 	if c.Embed {
 		return c.embed(g.Out, &report.Library{Options: options})
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/stat"
 )
 
-// Comparison is an arm against the one before, over pairs of runs.
+// Comparison is an arm against the one before, or against the baseline, over pairs of runs.
 type Comparison struct {
 	Before  string      `json:"before"`
 	After   string      `json:"after"`
@@ -57,11 +57,25 @@ func pairs(a, b *Cell) (out [][2]*Run, across bool) {
 	return out, across && len(out) > 0
 }
 
-// Comparisons compares neighbouring arms at every rate that both have, and over all rates if there are several.
+// compared returns the pairs of arms that are compared: each with the one before, or with the baseline.
+func (r *Report) compared() [][2]string {
+	var out [][2]string
+	for i, arm := range r.Arms {
+		switch b := r.options.Baseline; {
+		case b == "" && i > 0:
+			out = append(out, [2]string{r.Arms[i-1], arm})
+		case b != "" && arm != b:
+			out = append(out, [2]string{b, arm})
+		}
+	}
+	return out
+}
+
+// Comparisons compares arms at every rate that both have, and over all rates if there are several.
 func (r *Report) Comparisons() ([]Comparison, error) {
 	var out []Comparison
-	for i := 1; i < len(r.Arms); i++ {
-		before, after := r.Arms[i-1], r.Arms[i]
+	for _, arms := range r.compared() {
+		before, after := arms[0], arms[1]
 		seeds := map[uint64][][2]*Run{}
 		rates, crossing := 0, false
 		for _, rate := range r.Rates {
@@ -165,10 +179,10 @@ type Worsening struct {
 // each pair of arms first.
 func (r *Report) Worsenings() []Worsening {
 	var out []Worsening
-	for i := 1; i < len(r.Arms); i++ {
+	for _, arms := range r.compared() {
 		var rows []Worsening
 		for _, m := range Metrics {
-			w := Worsening{Before: r.Arms[i-1], After: r.Arms[i], Metric: m.Name, Unit: m.Unit}
+			w := Worsening{Before: arms[0], After: arms[1], Metric: m.Name, Unit: m.Unit}
 			worst := r.options.Worse
 			for _, rate := range r.Rates {
 				p, _ := pairs(r.Cell(w.Before, rate), r.Cell(w.After, rate))

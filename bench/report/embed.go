@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -23,12 +24,12 @@ const (
 
 // Embed returns text with a table between each pair of markers
 //
-//	<!-- cadence:report NAME DIR -->
+//	<!-- cadence:report NAME DIR [overload=RATE] [slo=SLO …] [baseline=ARM] [partial] -->
 //	<!-- /cadence:report -->
 //
-// where table returns the Markdown of table NAME of the records in DIR. Markers stand alone on their lines; those in
+// where table returns the Markdown of table NAME of the records in DIR, read with what options say. Markers stand alone on their lines; those in
 // fenced code are text. It returns ErrMarker for one that is not.
-func Embed(text string, table func(name, dir string) (string, error)) (string, error) {
+func Embed(text string, table func(name, dir string, options []string) (string, error)) (string, error) {
 	var b strings.Builder
 	open, fence := "", ""
 	for line := range strings.Lines(text) {
@@ -47,10 +48,10 @@ func Embed(text string, table func(name, dir string) (string, error)) (string, e
 				return "", fmt.Errorf("%w: %q begins before %q has ended", ErrMarker, mark, open)
 			}
 			words := strings.Fields(strings.TrimSuffix(strings.TrimPrefix(mark, begin), "-->"))
-			if len(words) != 2 || !strings.HasSuffix(mark, "-->") {
+			if len(words) < 2 || !strings.HasSuffix(mark, "-->") {
 				return "", fmt.Errorf("%w: %q, wanted: %sNAME DIR -->", ErrMarker, mark, begin)
 			}
-			t, err := table(words[0], words[1])
+			t, err := table(words[0], words[1], words[2:])
 			if err != nil {
 				return "", fmt.Errorf("%s: %w", mark, err)
 			}
@@ -72,26 +73,63 @@ func Embed(text string, table func(name, dir string) (string, error)) (string, e
 	return b.String(), nil
 }
 
-// Library loads each directory of records once.
+// Library loads each directory of records once for each set of options.
 type Library struct {
 	Options Options
 	reports map[string]*Report
 }
 
-// Report returns the report of a directory.
-func (l *Library) Report(dir string) (*Report, error) {
-	if r := l.reports[dir]; r != nil {
+// Report returns the report of a directory, read with the options of a marker over the library's.
+func (l *Library) Report(dir string, options []string) (*Report, error) {
+	key := strings.Join(append([]string{dir}, options...), "\x00")
+	if r := l.reports[key]; r != nil {
 		return r, nil
 	}
-	r, err := Load(dir, l.Options)
+	o, err := l.Options.with(options)
+	if err != nil {
+		return nil, err
+	}
+	r, err := Load(dir, o)
 	if err != nil {
 		return nil, err
 	}
 	if l.reports == nil {
 		l.reports = map[string]*Report{}
 	}
-	l.reports[dir] = r
+	l.reports[key] = r
 	return r, nil
+}
+
+// with returns o with the options of a marker.
+func (o Options) with(words []string) (Options, error) {
+	var slos []string
+	for _, word := range words {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "overload":
+			rate, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(rate > 0) {
+				return o, fmt.Errorf("%w: %q is no rate above 0", ErrMarker, word)
+			}
+			o.Overload = rate
+		case "slo":
+			slos = append(slos, value)
+		case "baseline":
+			o.Baseline = value
+		case "partial":
+			o.Partial = true
+		default:
+			return o, fmt.Errorf("%w: %q is not overload=RATE, slo=SLO, baseline=ARM or partial", ErrMarker, word)
+		}
+	}
+	if len(slos) > 0 {
+		parsed, err := ParseSLOs(slos)
+		if err != nil {
+			return o, fmt.Errorf("%w: %w", ErrMarker, err)
+		}
+		o.SLOs = parsed
+	}
+	return o, nil
 }
 
 // EmbedFile puts the tables that a Markdown file asks for into it; directories are relative to the file's. It returns
@@ -101,11 +139,11 @@ func (l *Library) EmbedFile(path string, check bool) (diff string, err error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := Embed(string(b), func(name, dir string) (string, error) {
+	out, err := Embed(string(b), func(name, dir string, options []string) (string, error) {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(filepath.Dir(path), dir)
 		}
-		r, err := l.Report(dir)
+		r, err := l.Report(dir, options)
 		if err != nil {
 			return "", err
 		}

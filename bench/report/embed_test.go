@@ -10,9 +10,11 @@ import (
 )
 
 func TestEmbed(t *testing.T) {
-	table := func(name, dir string) (string, error) { return "| " + name + " of " + dir + " |\n", nil }
-	text := "# A\n\n<!-- cadence:report headline runs/x -->\nold\n<!-- /cadence:report -->\n\n````md\n<!-- cadence:report NAME DIR -->\n```\n````\nend"
-	want := "# A\n\n<!-- cadence:report headline runs/x -->\n\n| headline of runs/x |\n\n<!-- /cadence:report -->\n\n````md\n<!-- cadence:report NAME DIR -->\n```\n````\nend"
+	table := func(name, dir string, options []string) (string, error) {
+		return "| " + name + " of " + dir + strings.Join(append([]string{""}, options...), " with ") + " |\n", nil
+	}
+	text := "# A\n\n<!-- cadence:report headline runs/x partial slo=e2e=2s -->\nold\n<!-- /cadence:report -->\n\n````md\n<!-- cadence:report NAME DIR -->\n```\n````\nend"
+	want := "# A\n\n<!-- cadence:report headline runs/x partial slo=e2e=2s -->\n\n| headline of runs/x with partial with slo=e2e=2s |\n\n<!-- /cadence:report -->\n\n````md\n<!-- cadence:report NAME DIR -->\n```\n````\nend"
 	got, err := Embed(text, table)
 	if err != nil || got != want {
 		t.Errorf("%q, %v", got, err)
@@ -56,6 +58,16 @@ func TestEmbedFile(t *testing.T) {
 	put(t, path, strings.Replace(read(), "1.00", "1.20", 1))
 	if diff, err := new(Library).EmbedFile(path, true); err != nil || strings.Count(diff, "\n") != 2 || !strings.Contains(diff, "-") {
 		t.Errorf("%q, %v", diff, err)
+	}
+	put(t, path, "<!-- cadence:report headline runs slo=e2e=100ms overload=1 -->\n<!-- /cadence:report -->\n")
+	if _, err := new(Library).EmbedFile(path, false); err != nil || !strings.Contains(read(), "| a   | ") || !strings.Contains(read(), "100 ms") {
+		t.Errorf("%v: %s", err, read())
+	}
+	for _, bad := range []string{"slo=1", "overload=x", "overload=-1", "seed=1"} {
+		put(t, path, "<!-- cadence:report headline runs "+bad+" -->\n<!-- /cadence:report -->\n")
+		if _, err := new(Library).EmbedFile(path, false); !errors.Is(err, ErrMarker) {
+			t.Errorf("%s: %v", bad, err)
+		}
 	}
 	put(t, path, "<!-- cadence:report anchor runs -->\n<!-- /cadence:report -->\n")
 	if _, err := new(Library).EmbedFile(path, false); !errors.Is(err, ErrRecords) {

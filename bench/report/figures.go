@@ -23,7 +23,10 @@ func (r *Report) Figures() ([]*Figure, error) {
 	}
 	var out []*Figure
 	if len(r.Rates) > 1 {
-		out = append(out, r.goodputFigure(), r.latencyFigure(), r.shedFigure())
+		out = append(out, r.goodputFigure(), r.latencyFigure())
+		if slices.ContainsFunc(r.Runs, func(run *Run) bool { return run.Summary.ShedRatio > 0 }) {
+			out = append(out, r.shedFigure())
+		}
 	}
 	cdf, err := r.cdfFigure(r.Overload())
 	if err != nil {

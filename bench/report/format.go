@@ -72,7 +72,7 @@ func estimate(e stat.Estimate, write func(float64) string) string {
 
 // duration writes a duration in one unit.
 func duration(d time.Duration) string {
-	if d < time.Second {
+	if d > 0 && d < time.Second {
 		return number(float64(d)/1e6) + " ms"
 	}
 	return number(d.Seconds()) + " s"

@@ -26,6 +26,7 @@ type Options struct {
 	SLOs      map[string]record.SLO // by class; "*" is every class; nil: those that the runs declare
 	Partial   bool                  // count runs that were stopped before their end, too
 	Overload  float64               // requests/s at which arms are compared past the knee; 0: chosen, see Report.Overload
+	Baseline  string                // arm that every other is compared with; empty: each with the one before
 	Resamples int                   // of the bootstrap; 0: stat.Resamples
 	Worse     float64               // least change that the table of what got worse shows, a ratio; 0: 0.05
 	Seed      uint64                // of the bootstrap
@@ -256,6 +257,9 @@ func (r *Report) order(all []*record.Run) error {
 		}
 	}
 	slices.Sort(r.Rates)
+	if b := r.options.Baseline; b != "" && !slices.Contains(r.Arms, b) {
+		return fmt.Errorf("%w: no arm is called %q; there are %s", ErrRecords, b, strings.Join(r.Arms, ", "))
+	}
 	slices.SortStableFunc(r.Runs, func(a, b *Run) int { return compareRuns(r.Arms, a, b) })
 	return nil
 }

@@ -139,6 +139,14 @@ func TestComparisons(t *testing.T) {
 	if want := []string{"b→c p50 TTFT +1.00 3/3 1/1", "b→c p99 TTFT +1.00 3/3 1/1", "b→c p50 E2E +1.00 3/3 1/1", "b→c p99 E2E +1.00 3/3 1/1"}; !slices.Equal(worse, want) {
 		t.Errorf("%q", worse)
 	}
+	// Against a baseline instead.
+	all, err = load(t, dir, Options{Resamples: 500, Baseline: "b"}).Comparisons()
+	if err != nil || len(all) != 3 || all[0].Before != "b" || all[0].After != "a" || all[2].Before != "b" || all[2].After != "d" || math.Abs(all[0].Goodput.Mean.Value+0.5) > 1e-9 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := Load(dir, Options{Baseline: "x"}); !errors.Is(err, ErrRecords) {
+		t.Error(err)
+	}
 	anchors := r.Anchors()
 	if len(anchors) != 2 || anchors[0].Arm != "b" || !slices.Equal(anchors[0].Blocks, []int{0, 1}) || math.Abs(anchors[0].Values[0].Mean-2.5) > 1e-9 || math.Abs(anchors[0].Values[1].Mean-2.7) > 1e-9 {
 		t.Errorf("%+v", anchors)
@@ -306,6 +314,15 @@ func TestNoRequestIsLost(t *testing.T) {
 			rt.Fatalf("%d answered, want %d", answered, by[record.OK])
 		}
 	})
+}
+
+func TestOneRate(t *testing.T) {
+	dir := t.TempDir()
+	fixed(t, dir, "a", 3, 1, 0, 10, 300*time.Millisecond)
+	table, err := load(t, dir, Options{}).Table("headline")
+	if err != nil || table.Title != "At 3 req/s" || len(table.Rows) != 1 || table.Rows[0][1] != "1.00" || len(table.Rows[0]) != len(table.Header) {
+		t.Errorf("%+v, %v", table, err)
+	}
 }
 
 func TestNumbers(t *testing.T) {

@@ -101,6 +101,9 @@ func (r *Report) headline() *Table {
 		return nil
 	}
 	over := r.Overload()
+	if len(r.Rates) == 1 {
+		return r.headlineOfOne()
+	}
 	t := &Table{Title: "Peak goodput, and what is left past the knee", Header: []string{
 		"Arm", "Peak goodput (req/s)", "at offered (req/s)", "SLO attainment there", "p50 TTFT there (s)",
 		"Goodput at " + number(over) + " (req/s)", "p99 TTFT at " + number(over) + " (s)", "p99 E2E at " + number(over) + " (s)", "Shed at " + number(over), "Prefix hits at " + number(over)}}
@@ -119,6 +122,31 @@ func (r *Report) headline() *Table {
 	return t
 }
 
+// headlineOfOne is the headline of an experiment at one rate, which has no peak.
+func (r *Report) headlineOfOne() *Table {
+	t := &Table{Title: "At " + r.at(r.Rates[0]) + " req/s", Header: []string{"Arm"}, Note: "Objective: " + describeSLOs(r.SLOs) + ". " + r.spread()}
+	metrics := []Metric{Goodput, Attainment, Kept, shed, TTFT50, TTFT99, E2E99, HitRatio}
+	for _, m := range metrics {
+		t.Header = append(t.Header, heading(m))
+	}
+	for _, arm := range r.Arms {
+		row := []string{arm}
+		for _, m := range metrics {
+			row = append(row, value(m, r.Cell(arm, r.Rates[0]).Over(m)))
+		}
+		t.add(row...)
+	}
+	return t
+}
+
+// heading is a metric with its unit.
+func heading(m Metric) string {
+	if m.Unit == "" {
+		return m.Name
+	}
+	return m.Name + " (" + m.Unit + ")"
+}
+
 // shed is NotShed the other way round, for reading.
 var shed = share("shed", offered, func(s *stat.Summary) float64 { return s.ShedRatio })
 
@@ -129,11 +157,7 @@ func (r *Report) full() *Table {
 	metrics := []Metric{Goodput, Attainment, shed, Kept, TTFT50, TTFT99, E2E50, E2E99, ITL99, TokensRate, HitRatio}
 	t := &Table{Title: "Every arm at every rate", Header: []string{"Arm", "offered (req/s)", "runs"}, Note: "Objective: " + describeSLOs(r.SLOs) + ". " + r.spread()}
 	for _, m := range metrics {
-		head := m.Name
-		if m.Unit != "" {
-			head += " (" + m.Unit + ")"
-		}
-		t.Header = append(t.Header, head)
+		t.Header = append(t.Header, heading(m))
 	}
 	for _, arm := range r.Arms {
 		for _, rate := range r.Rates {
@@ -159,7 +183,11 @@ func (r *Report) comparison() (*Table, error) {
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	t := &Table{Title: "Each arm against the one before", Left: 1, Header: []string{
+	title := "Each arm against the one before"
+	if b := r.options.Baseline; b != "" {
+		title = "Each arm against " + b
+	}
+	t := &Table{Title: title, Left: 1, Header: []string{
 		"Change", "offered (req/s)", "pairs", "goodput, mean difference (req/s)", "goodput, median ratio", "p99 TTFT, median ratio", "p99 E2E, median ratio"}}
 	across := false
 	resamples := 0
@@ -218,7 +246,7 @@ func (r *Report) worse() *Table {
 		}
 		t.add(w.Before+" → "+w.After, w.Metric, r.at(w.Rate), one(w.From, w.lower[0]), one(w.To, w.lower[1]), signedPercent(w.Change), fmt.Sprintf("%d/%d", w.PairsWorse, w.Pairs), fmt.Sprintf("%d/%d", w.Affected, w.Rates))
 	}
-	t.Note = fmt.Sprintf("Every metric that an arm makes more than %s worse than the arm before it, at some rate; of %s. Shown where it is worst: means over pairs of runs, and in how many of them it is worse at all.", percent(r.options.Worse), metricNames())
+	t.Note = fmt.Sprintf("Every metric that an arm makes more than %s worse than the arm it is compared with, at some rate; of %s. Shown where it is worst: means over pairs of runs, and in how many of them it is worse at all.", percent(r.options.Worse), metricNames())
 	if len(t.Rows) == 0 {
 		t.add("none", none, none, none, none, none, none, none)
 	}
