@@ -8,7 +8,8 @@
 //
 // Every few seconds the load pauses until nothing runs. At such a quiet point all that is reserved must have come back,
 // and only then are heap, resident memory and goroutines measured, after a garbage collection; the streams are purged
-// first, since what the server keeps is not the worker's. At the end the worker is stopped, and the engine must take as many
+// first, since what the server keeps is not the worker's, and memory is judged only after a warm-up of three minutes: the
+// server remembers the ids of two. At the end the worker is stopped, and the engine must take as many
 // tokens as it has cells, in all of its sequence ids: nothing is left in it.
 //
 // Goroutines: [Run]'s own dispatches and measures; the client's delivers chunks and checks them. They meet in the mutex of

@@ -22,7 +22,7 @@ type Options struct {
 	On       string        `help:"engine: mock (every token is checked) or llama (llama.cpp on a small random model)" enum:"mock,llama" default:"mock"`
 	Duration time.Duration `help:"length of the load, pauses included" default:"20m"`
 	Every    time.Duration `help:"time between two pauses in which memory is measured" default:"15s"`
-	Warmup   time.Duration `help:"beginning whose memory is not judged: the stream server remembers the ids of two minutes" default:"3m"`
+	Warmup   time.Duration `help:"beginning whose memory is not judged; with less than 3m no memory is, for the stream server is still filling its two minutes of remembered ids" default:"3m"`
 
 	KVTokens   int     `help:"cells of the engine's KV cache" default:"1536" name:"kv-tokens"`
 	Overcommit float64 `help:"KV pages promised for each there is" default:"3" name:"kv-overcommit"`
@@ -44,6 +44,10 @@ const (
 	heapNoise = 1 << 20
 	rssNoise  = 16 << 20
 )
+
+// memoryWarmup is the least warm-up after which memory is judged: the stream server remembers the ids of two minutes, and
+// its books have to settle after that.
+const memoryWarmup = 3 * time.Minute
 
 // DefaultOptions returns the defaults of the flags.
 func DefaultOptions() Options {

@@ -62,6 +62,9 @@ type Goroutines struct {
 	After  int `json:"after"`  // everything was stopped
 }
 
+// Judged is the Report's Memory if Heap and RSS were held against their bounds.
+const Judged = "judged"
+
 // Report is the outcome.
 type Report struct {
 	On         string        `json:"on"`
@@ -75,7 +78,9 @@ type Report struct {
 	Engine     Engine        `json:"engine"`
 	Heap       Trend         `json:"heap"`
 	RSS        Trend         `json:"rss"`
-	Goroutines Goroutines    `json:"goroutines"`
+	// Memory is Judged, or why Heap and RSS are reported only.
+	Memory     string     `json:"memory"`
+	Goroutines Goroutines `json:"goroutines"`
 	// Vacant: after the end the engine took as many tokens as it has cells, in all of its sequence ids.
 	Vacant  bool     `json:"vacant"`
 	Samples []Sample `json:"samples"`
@@ -103,6 +108,7 @@ func (r *Report) Write(w io.Writer) error {
 		p.Line("%-11s %.1f MiB at first, %.1f MiB at last; %+.1f KiB/min, %+.1f KiB in all (allowed %.1f)", t.name,
 			float64(t.t.First)/(1<<20), float64(t.t.Last)/(1<<20), t.t.PerMinute/1024, float64(t.t.Growth)/1024, float64(t.t.Bound)/1024)
 	}
+	p.Line("memory      %s", r.Memory)
 	g := &r.Goroutines
 	p.Line("goroutines  %d before, %d at the first quiet point, %d at the last, %d after", g.Before, g.First, g.Last, g.After)
 	p.Line("engine after the end: vacant %v", r.Vacant)

@@ -28,7 +28,10 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	rep := &Report{On: o.On, Seed: o.Seed, Sequences: o.Sequences, MaxBatch: o.MaxBatch, Overcommit: o.Overcommit, Problems: []string{}}
+	rep := &Report{On: o.On, Seed: o.Seed, Sequences: o.Sequences, MaxBatch: o.MaxBatch, Overcommit: o.Overcommit, Memory: Judged, Problems: []string{}}
+	if o.Warmup < memoryWarmup {
+		rep.Memory = fmt.Sprintf("not judged, warm-up below %gm", memoryWarmup.Minutes())
+	}
 	rep.Goroutines.Before = goroutines()
 	dir, err := os.MkdirTemp("", "cadence-soak-")
 	if err != nil {
@@ -240,11 +243,8 @@ func (s *soak) judge() {
 	}
 	r.Heap = trend(warm, func(m *Sample) int64 { return m.Heap }, s.o.HeapRate, heapNoise)
 	r.RSS = trend(warm, func(m *Sample) int64 { return m.RSS }, s.o.RSSRate, rssNoise)
-	if r.Heap.Growth > r.Heap.Bound {
-		s.problem("the heap grew by %d bytes, allowed are %d", r.Heap.Growth, r.Heap.Bound)
-	}
-	if r.RSS.Growth > r.RSS.Bound {
-		s.problem("the resident memory grew by %d bytes, allowed are %d", r.RSS.Growth, r.RSS.Bound)
+	if r.Memory == Judged {
+		s.judgeMemory()
 	}
 	g := &r.Goroutines
 	g.First, g.Last = warm[0].Goroutines, warm[len(warm)-1].Goroutines
@@ -255,6 +255,17 @@ func (s *soak) judge() {
 		s.problem("%d goroutines before, %d after:\n%s", g.Before, g.After, join(stacks()))
 	}
 	r.Passed = len(r.Problems) == 0
+}
+
+// judgeMemory holds growth against its bounds.
+func (s *soak) judgeMemory() {
+	r := s.rep
+	if r.Heap.Growth > r.Heap.Bound {
+		s.problem("the heap grew by %d bytes, allowed are %d", r.Heap.Growth, r.Heap.Bound)
+	}
+	if r.RSS.Growth > r.RSS.Bound {
+		s.problem("the resident memory grew by %d bytes, allowed are %d", r.RSS.Growth, r.RSS.Bound)
+	}
 }
 
 // join makes one text of stacks.

@@ -21,7 +21,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, streamstest.IgnoreAckWatc
 func TestSoak(t *testing.T) {
 	o := DefaultOptions()
 	o.Duration, o.Every, o.Warmup, o.Progress = 20*time.Second, 4*time.Second, 6*time.Second, os.Stderr
-	o.HeapRate, o.RSSRate = 8<<20, 64<<20 // the stream server still learns the ids of the first two minutes
 	r, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -31,6 +30,9 @@ func TestSoak(t *testing.T) {
 	}
 	if !r.Passed || !r.Vacant {
 		t.Fatal("something is lost or wrong")
+	}
+	if r.Memory != "not judged, warm-up below 3m" || r.Heap.Bound == 0 {
+		t.Errorf("memory: %s, %+v", r.Memory, r.Heap)
 	}
 	e := &r.Engine
 	for what, n := range map[string]int64{
@@ -62,6 +64,19 @@ func TestTrend(t *testing.T) {
 	}
 	if s := slope([]time.Duration{time.Second}, []int64{5}); s != 0 {
 		t.Errorf("one point has the slope %g", s)
+	}
+}
+
+// Memory is judged only after the stream server has forgotten as much as it learns.
+func TestMemoryIsJudged(t *testing.T) {
+	grown := []Sample{{At: 4 * time.Minute, Heap: 1 << 20}, {At: 5 * time.Minute, Heap: 9 << 20}}
+	for memory, want := range map[string]int{Judged: 1, "not judged, warm-up below 3m": 0} {
+		o := DefaultOptions()
+		s := &soak{o: &o, rep: &Report{Samples: grown, Memory: memory}, load: &load{}}
+		s.judge()
+		if len(s.rep.Problems) != want || s.rep.Passed != (want == 0) {
+			t.Errorf("memory %s: %q", memory, s.rep.Problems)
+		}
 	}
 }
 
