@@ -218,6 +218,7 @@ func (s *sim) patience(r *request) {
 	}
 	s.after(s.cfg.Latency.Append, cancelStored, r.slot, r.gen)
 	s.after(s.cfg.Latency.Dispatch, cancelSent, r.slot, r.gen)
+	s.release(r) // the scheduler may have ended it already
 }
 
 // censor ends what is still open when the run does.
