@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/arrival"
@@ -15,9 +17,11 @@ import (
 	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/provenance"
 	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/bench/replay"
 	"github.com/cadence-slo/cadence/bench/report"
 	"github.com/cadence-slo/cadence/bench/stat"
 	"github.com/cadence-slo/cadence/bench/workload"
+	"github.com/cadence-slo/cadence/streams"
 	"golang.org/x/term"
 )
 
@@ -34,7 +38,7 @@ type LoadCmd struct {
 	KeepAlive bool          `help:"use connections again; not for a server that closes them without saying so" default:"true" negatable:""`
 	Timeout   time.Duration `help:"the client's own limit, from the moment of sending" default:"2m"`
 
-	Workload string        `help:"what is offered: a name, a file, or a trace with times of its own (see cadence workload --help)" default:"seed"`
+	Workload string        `help:"what is offered: a name, a file, a trace with times of its own (see cadence workload --help), or requests:NATS_URL or requests:DATA_DIR with what a cadence was asked for (its streams; of a stopped one its directory; ?pool=NAME)" default:"seed"`
 	Arrivals string        `help:"arrival process: poisson, gamma:cv=2, onoff:on=10s,off=20s,low=0.2, ramp:from=0.5,to=2 or constant; a trace has its own" default:"poisson"`
 	Rate     float64       `help:"requests/s in the mean; a trace has its own" default:"1"`
 	Length   time.Duration `help:"how long requests arrive; 0: to the end of a trace" default:"1m"`
@@ -66,6 +70,7 @@ Examples:
   cadence load --url http://127.0.0.1:8000 --endpoint chat --workload shared --rate 2 --length 5m --warmup 30s --tail 15s
   cadence load --workload seed --arrivals gamma:cv=3 --rate 8 --seed 2 --slo ttft=500ms,e2e=4s --send-slo --out runs/burst
   cadence load --workload "azure:AzureLLMInferenceTrace_conv.csv?from=10m&length=5m" --length 0 --json
+  cadence load --workload requests:nats://127.0.0.1:4222 --length 0 --url http://127.0.0.1:8081
   cadence load --slo ttft=1s --slo gold:ttft=300ms,e2e=2s --workload elastic-mixed --out runs/mixed`
 }
 
@@ -148,7 +153,7 @@ func (c *LoadCmd) trial(ctx context.Context, g *Globals) (*load.Trial, error) {
 	if err != nil {
 		return nil, fmt.Errorf("token-from and token-to: %w", err)
 	}
-	source, err := workload.OpenSource(c.Workload, vocab, c.Seed)
+	source, err := openOffer(ctx, g, c.Workload, vocab, c.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -203,6 +208,40 @@ func (c *LoadCmd) trial(ctx context.Context, g *Globals) (*load.Trial, error) {
 		g.Log.Info("the server takes no token ids, prompts are sent as text")
 	}
 	return t, nil
+}
+
+// openOffer opens a workload, or what stands in the REQUESTS of a cadence.
+func openOffer(ctx context.Context, g *Globals, name string, vocab workload.Vocabulary, seed uint64) (_ workload.Source, err error) {
+	where, ok := strings.CutPrefix(name, "requests:")
+	if !ok {
+		return workload.OpenSource(name, vocab, seed)
+	}
+	where, query, _ := strings.Cut(where, "?")
+	pool, ok := strings.CutPrefix(query, "pool=")
+	if query != "" && !ok || where == "" {
+		return nil, fmt.Errorf("%w: workload is %q, want requests:NATS_URL or requests:DATA_DIR, with ?pool=NAME behind it or nothing", load.ErrConfig, name)
+	}
+	cfg := streams.DefaultConfig()
+	cfg.URL = where
+	var server *streams.Server
+	if !strings.Contains(where, "://") {
+		cfg.URL, where = "", filepath.Join(where, "nats")
+		if _, err := os.Stat(where); err != nil {
+			return nil, fmt.Errorf("%w: %w", load.ErrConfig, err)
+		}
+		if server, err = streams.StartServer(streams.ServerConfig{Dir: where, Durability: streams.DurableProcess}, g.Log); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, server.Stop()) }()
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	client, err := streams.Connect(ctx, cfg, server, g.Log, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	return replay.Open(ctx, client, cmp.Or(pool, "default"))
 }
 
 // objectives are the workload's own, or those of flags: for a class that has none, what is said for all.

@@ -92,17 +92,19 @@ func TestLoadThatFails(t *testing.T) {
 	var taken atomic.Int64
 	url := wordy(t, &taken)
 	for args, want := range map[string]string{
-		"--lag-budget 1ns":           "the run is invalid",
-		"--prompts ids":              "takes no token ids",
-		"--arrivals sometimes":       "poisson, gamma",
-		"--rate 0":                   "rate is 0",
-		"--slo soon":                 "ttft, tpot or e2e",
-		"--workload nobody":          "nobody",
-		"--warmup 1m":                "warmup",
-		"--token-to 1":               "token-from and token-to",
-		"--url http://127.0.0.1:1":   "asking for a model",
-		"--url ftp://127.0.0.1:1":    "http://host:port",
-		"--workload azure:/no/trace": "/no/trace",
+		"--lag-budget 1ns":            "the run is invalid",
+		"--prompts ids":               "takes no token ids",
+		"--arrivals sometimes":        "poisson, gamma",
+		"--rate 0":                    "rate is 0",
+		"--slo soon":                  "ttft, tpot or e2e",
+		"--workload nobody":           "nobody",
+		"--warmup 1m":                 "warmup",
+		"--token-to 1":                "token-from and token-to",
+		"--url http://127.0.0.1:1":    "asking for a model",
+		"--url ftp://127.0.0.1:1":     "http://host:port",
+		"--workload azure:/no/trace":  "/no/trace",
+		"--workload requests:/no/dir": "/no/dir",
+		"--workload requests:x?y=z":   "?pool=NAME",
 	} {
 		line := append([]string{"load", "--url", url, "--api-key", "key", "--rate", "100", "--length", "100ms"}, strings.Fields(args)...)
 		if status, out, errOut := run(line...); status != 1 || !strings.Contains(errOut, want) {

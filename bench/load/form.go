@@ -6,6 +6,7 @@ import (
 
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/workload"
+	"github.com/cadence-slo/cadence/schema"
 )
 
 // The endpoints that requests of a workload can be sent to.
@@ -14,7 +15,8 @@ const (
 	Chat        = "chat"
 )
 
-// Form says how requests of a workload are put to a server. It is not changed and safe for concurrent use.
+// Form says how requests of a workload are put to a server. Tenants go into X-Tenant, and the classes that Cadence knows into
+// X-SLO-Class. It is not changed and safe for concurrent use.
 type Form struct {
 	Endpoint string // Completions or Chat
 	Model    string
@@ -94,14 +96,21 @@ func (f *Form) Request(r *workload.Request) *Request {
 	if f.Name != "" {
 		out.ClientID = f.Name + "-" + strconv.Itoa(r.Index)
 	}
-	if deadline := f.Deadlines[r.Class].E2E; deadline > 0 || r.Tenant != "" {
-		out.Header = make(map[string]string, 2)
-		if r.Tenant != "" {
-			out.Header["X-Tenant"] = r.Tenant
+	header := func(key, value string) {
+		if value == "" {
+			return
 		}
-		if deadline > 0 {
-			out.Header["X-SLO-E2E-Ms"] = strconv.FormatInt(max(1, deadline.Milliseconds()), 10)
+		if out.Header == nil {
+			out.Header = make(map[string]string, 3)
 		}
+		out.Header[key] = value
+	}
+	header("X-Tenant", r.Tenant)
+	if class := schema.Class(r.Class); class == schema.Guaranteed || class == schema.BestEffort {
+		header("X-SLO-Class", r.Class)
+	}
+	if deadline := f.Deadlines[r.Class].E2E; deadline > 0 {
+		header("X-SLO-E2E-Ms", strconv.FormatInt(max(1, deadline.Milliseconds()), 10))
 	}
 	return out
 }

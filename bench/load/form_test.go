@@ -44,8 +44,10 @@ func TestForms(t *testing.T) {
 			t.Errorf("%q", r.ClientID)
 		}
 	}
-	if r := (&Form{Endpoint: Completions}).Request(&workload.Request{Prompt: []int32{1}}); r.Header != nil {
-		t.Errorf("%v", r.Header)
+	for class, want := range map[string]string{"": "", "gold": "", "guaranteed": "guaranteed", "best-effort": "best-effort"} {
+		if r := (&Form{Endpoint: Completions}).Request(&workload.Request{Prompt: []int32{1}, Class: class}); r.Header["X-SLO-Class"] != want || want == "" && r.Header != nil {
+			t.Errorf("%q: %v", class, r.Header)
+		}
 	}
 }
 
