@@ -223,7 +223,8 @@ func (linearTicks) Ticks(low, high float64) []plot.Tick {
 	return out
 }
 
-// logTicks labels 1, 2 and 5 of each decade as plain numbers where that leaves room, else the decades.
+// logTicks labels 1, 2 and 5 of each decade as plain numbers where that leaves room, else the decades; 3 and 7 too where
+// there is hardly one.
 type logTicks struct{}
 
 // Ticks implements plot.Ticker.
@@ -236,7 +237,7 @@ func (logTicks) Ticks(low, high float64) []plot.Tick {
 			if t.Value < low || t.Value > high {
 				continue
 			}
-			if d == 1 || decades < 3 && (d == 2 || d == 5) {
+			if d == 1 || decades < 3 && (d == 2 || d == 5) || decades < 1.2 && (d == 3 || d == 7) {
 				t.Label = number(t.Value)
 			}
 			out = append(out, t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 )
 
 // Table is a table for people. Columns from Left on are numbers, aligned right.
@@ -31,22 +32,22 @@ func (t *Table) Markdown() string {
 	rows := make([][]string, 0, len(t.Rows)+1)
 	for _, row := range append([][]string{t.Header}, t.Rows...) {
 		out := make([]string, len(row))
-		for i, text := range row {
-			out[i] = cell.Replace(text)
+		for i, c := range row {
+			out[i] = cell.Replace(c)
 			width[i] = max(width[i], utf8.RuneCountInString(out[i]), 2)
 		}
 		rows = append(rows, out)
 	}
 	var b strings.Builder
 	line := func(row []string) {
-		for i, text := range row {
-			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(text))
+		for i, c := range row {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
 			if i < t.Left {
-				text += pad
+				c += pad
 			} else {
-				text = pad + text
+				c = pad + c
 			}
-			b.WriteString("| " + text + " ")
+			b.WriteString("| " + c + " ")
 		}
 		b.WriteString("|\n")
 	}
@@ -93,7 +94,7 @@ func Write(w io.Writer, tables []*Table) error {
 		out := p.Table(header...)
 		var columns []table.ColumnConfig
 		for i := t.Left; i < len(t.Header); i++ {
-			columns = append(columns, table.ColumnConfig{Number: i + 1, Align: 3})
+			columns = append(columns, table.ColumnConfig{Number: i + 1, Align: text.AlignRight})
 		}
 		out.SetColumnConfigs(columns)
 		for _, row := range t.Rows {
