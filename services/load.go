@@ -34,6 +34,7 @@ type LoadCmd struct {
 	Prompts   string        `help:"prompts as token ids, as text of one word for each, or auto: ids where the server takes them" enum:"auto,ids,text" default:"auto"`
 	TokenFrom int           `help:"least token id in prompts" default:"1000"`
 	TokenTo   int           `help:"token ids in prompts are less than this" default:"4000"`
+	Probe     bool          `help:"send one short request first, to see what the server takes" default:"true" negatable:""`
 	Answers   string        `help:"exact: answers have the workload's length (max_tokens with ignore_eos); cap: max_tokens is the workload's cap and the model ends where it ends" enum:"exact,cap" default:"exact"`
 	KeepAlive bool          `help:"use connections again; not for a server that closes them without saying so" default:"true" negatable:""`
 	Timeout   time.Duration `help:"the client's own limit, from the moment of sending" default:"2m"`
@@ -197,6 +198,9 @@ func (c *LoadCmd) trial(ctx context.Context, g *Globals) (*load.Trial, error) {
 	}
 	if t.Client, err = load.NewClient(cfg); err != nil {
 		return nil, err
+	}
+	if t.Form = form; !c.Probe {
+		return t, nil
 	}
 	if t.Form, err = load.Probe(ctx, t.Client, form, vocab); err != nil {
 		return nil, err

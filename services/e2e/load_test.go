@@ -18,10 +18,10 @@ import (
 )
 
 // loadable is a pipeline over a mock engine that is fast enough for any test machine.
-func loadable(t *testing.T) *pipeline.Pipeline {
+func loadable(t *testing.T, args ...string) *pipeline.Pipeline {
 	t.Helper()
 	p, err := pipeline.Start(t.Context(), pipeline.Options{Executable: binary, Log: slog.New(slog.DiscardHandler),
-		Args: []string{"--backend", "mock", "--mock-prefill-rate", "0", "--mock-step", "1ms", "--mock-step-per-seq", "0s"}})
+		Args: append([]string{"--backend", "mock", "--mock-prefill-rate", "0", "--mock-step", "1ms", "--mock-step-per-seq", "0s"}, args...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +70,41 @@ func TestLoad(t *testing.T) {
 	// Most of the prompts begin with one of four that are shared.
 	if r := got.Run; r.PromptTokens != prompt || r.CachedTokens < prompt/4 || r.Preemptions < 0 {
 		t.Errorf("the workers counted %d, %d of them in the cache; the books say %d", r.PromptTokens, r.CachedTokens, prompt)
+	}
+}
+
+// What a pool was asked for can be offered again: the same token ids, found in the prefix cache now, at the same times.
+func TestReplayedRequests(t *testing.T) {
+	nats := freeAddr(t)
+	p := loadable(t, "--nats-listen", nats)
+	dir := t.TempDir()
+	offer := func(name string, args ...string) (*record.Run, []record.Request) {
+		t.Helper()
+		out := filepath.Join(dir, name)
+		c := exec.CommandContext(t.Context(), binary, append([]string{"load", "--url", p.URL, "--no-probe", "--model", "default", "--metrics", p.Ops, "--lag-budget", "1h", "--out", out}, args...)...)
+		if said, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, said)
+		}
+		run, err := record.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := record.Requests(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run, rows
+	}
+	_, first := offer("first", "--workload", "unique", "--rate", "20", "--length", "2s")
+	run, again := offer("again", "--workload", "requests:nats://"+nats, "--length", "0")
+	if len(first) < 20 || len(again) != len(first) || run.Workload != "requests:default" || run.Arrivals != "trace" || run.CachedTokens < run.PromptTokens/2 {
+		t.Fatalf("%d requests, %d again, %+v", len(first), len(again), run)
+	}
+	for i, r := range again {
+		// Requests are stored in the order of their arrival, but for those that came together.
+		if r.Outcome != record.OK || r.PromptTokens != 256 || r.OutputTokens != 64 || r.CapTokens != 64 || i > 0 && r.Intended < again[i-1].Intended {
+			t.Errorf("%+v", r)
+		}
 	}
 }
 
