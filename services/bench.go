@@ -11,15 +11,15 @@ import (
 type BenchCmd struct {
 	Overhead      OverheadCmd      `cmd:"" help:"Measure what the pipeline adds to an engine that takes no time."`
 	PeerEngine    PeerEngineCmd    `cmd:"" help:"Compare the pipeline with llama-server on the same model."`
-	Rungs         RungsCmd         `cmd:"" help:"Compare the worker's modes, from one request at a time to continuous batching with a prefix cache."`
 	EngineProfile EngineProfileCmd `cmd:"" help:"Say what a step of the engine is spent on, with a CPU profile and a flame graph."`
 	Soak          SoakCmd          `cmd:"" help:"Run a worker under a load that never lets it rest, and look for what it loses."`
+	Fidelity      FidelityCmd      `cmd:"" help:"Compare simulator, mock and llama.cpp on the same requests, with a profile calibrated on the latter."`
 	Arrivals      ArrivalsCmd      `cmd:"" help:"Check the load generator: arrival processes, an overloaded stub, dispatch lag."`
 }
 
 // Help implements kong.HelpProvider.
 func (BenchCmd) Help() string {
-	return "Examples:\n  cadence bench overhead --json\n  cadence bench peer-engine --model 120m --threads 2\n  cadence bench rungs --on mock"
+	return "Examples:\n  cadence bench overhead --json\n  cadence bench peer-engine --model 120m --threads 2\n  cadence bench soak --duration 1m"
 }
 
 // OverheadCmd measures the pipeline's overhead.

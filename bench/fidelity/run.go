@@ -1,0 +1,242 @@
+package fidelity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/calibrate"
+	"github.com/cadence-slo/cadence/bench/ladder"
+	"github.com/cadence-slo/cadence/bench/pipeline"
+	"github.com/cadence-slo/cadence/bench/printer"
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/predictor/profile"
+)
+
+// Report is what a comparison found.
+type Report struct {
+	Time        time.Time         `json:"time"`
+	Machine     pipeline.Machine  `json:"machine"`
+	Workload    string            `json:"workload"`
+	Arrivals    string            `json:"arrivals"`
+	Seed        uint64            `json:"seed"`
+	Profile     *profile.Profile  `json:"profile"`
+	Calibration *calibrate.Report `json:"calibration,omitempty"` // nil: the profile was given
+	Capacity    float64           `json:"capacity_per_second"`   // that the simulator says
+	SLO         time.Duration     `json:"slo_e2e_ns"`
+	Runs        []Outcome         `json:"runs"`
+	Differences []Difference      `json:"differences"`
+	Targets     Targets           `json:"targets"`
+	// Passed is whether every run is valid and every difference within its target.
+	Passed bool `json:"passed"`
+}
+
+// comparison is one Run.
+type comparison struct {
+	o    *Options
+	dir  string
+	file string // of the profile
+	rep  *Report
+}
+
+// Run compares.
+func Run(ctx context.Context, o Options) (_ *Report, err error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c := &comparison{o: &o, dir: o.Out, rep: &Report{Time: time.Now().UTC(), Machine: pipeline.ThisMachine(o.Version), Workload: o.Workload, Arrivals: o.Arrivals, Seed: o.Seed,
+		Profile: o.Profile, SLO: o.SLO, Targets: o.Targets}}
+	if c.dir == "" {
+		if c.dir, err = os.MkdirTemp("", "cadence-fidelity-"); err != nil {
+			return nil, fmt.Errorf("fidelity: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(c.dir)) }()
+	} else if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("fidelity: %w", err)
+	}
+	if err := c.calibrate(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.scale(ctx); err != nil {
+		return nil, err
+	}
+	c.rep.Passed = true
+	for n, load := range o.Loads {
+		var first []record.Request
+		on := slices.Clone(o.On)
+		if n%2 == 1 { // who is measured first changes, for machines drift
+			slices.Reverse(on)
+		}
+		for _, k := range on {
+			c.tell("%s at %.2f requests/s (%.2f of the capacity)", k, load*c.rep.Capacity, load)
+			run, rows, err := c.single(ctx, k, "poisson", load, load*c.rep.Capacity, o.Warmup, o.Requests)
+			if err != nil {
+				return nil, fmt.Errorf("%s at load %v: %w", k, load, err)
+			}
+			if first == nil {
+				first = rows
+			} else if err := same(first, rows); err != nil {
+				return nil, err
+			}
+			c.rep.Passed = c.rep.Passed && run.Valid()
+			c.rep.Runs = append(c.rep.Runs, outcome(run, rows))
+		}
+	}
+	c.rep.Differences = compare(c.rep.Runs, o.Targets)
+	for _, d := range c.rep.Differences {
+		c.rep.Passed = c.rep.Passed && d.Passed
+	}
+	return c.rep, nil
+}
+
+func (c *comparison) tell(format string, args ...any) {
+	if c.o.Progress != nil {
+		c.o.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// calibrate makes the profile, if a real engine is there to make it of, and writes it where the mock reads it.
+func (c *comparison) calibrate(ctx context.Context) error {
+	o := c.o
+	if slices.Contains(o.On, ladder.Llama) {
+		c.tell("calibrating on llama")
+		co := calibrate.DefaultOptions()
+		co.Rounds, co.Seed = o.Rounds, o.Seed
+		var err error
+		if c.rep.Calibration, err = calibrate.Run(ctx, o.engine(), co, "", o.Version, o.Log, nil); err != nil {
+			return err
+		}
+		c.rep.Calibration.Steps = nil
+		c.rep.Profile = c.rep.Calibration.Profile
+	}
+	b, err := c.rep.Profile.Encode()
+	if err != nil {
+		return err
+	}
+	if c.file, err = filepath.Abs(filepath.Join(c.dir, "profile.json")); err != nil {
+		return fmt.Errorf("fidelity: %w", err)
+	}
+	if err := os.WriteFile(c.file, b, 0o644); err != nil {
+		return fmt.Errorf("fidelity: %w", err)
+	}
+	return nil
+}
+
+// scale asks the simulator what the engine can do, and what a request takes that is alone.
+func (c *comparison) scale(ctx context.Context) error {
+	const backlog, alone = 300, 100
+	_, rows, err := c.single(ctx, ladder.Sim, "constant", 0, 1e6, 0, backlog)
+	if err != nil {
+		return err
+	}
+	if c.rep.Capacity = served(rows); c.rep.Capacity <= 0 {
+		return fmt.Errorf("%w: the simulated engine answers none of %d requests", ErrConfig, backlog)
+	}
+	if c.rep.SLO > 0 {
+		return nil
+	}
+	_, rows, err = c.single(ctx, ladder.Sim, "constant", 0, c.rep.Capacity/100, 0, alone)
+	if err != nil {
+		return err
+	}
+	e2e := make([]time.Duration, len(rows))
+	for i := range rows {
+		e2e[i] = rows[i].E2E
+	}
+	slices.Sort(e2e)
+	c.rep.SLO = 3 * e2e[len(e2e)/2]
+	return nil
+}
+
+// served is the rate of the middle 60 % of the completions.
+func served(rows []record.Request) float64 {
+	var at []time.Duration
+	for i := range rows {
+		if rows[i].Outcome == record.OK {
+			at = append(at, rows[i].Intended+rows[i].E2E)
+		}
+	}
+	slices.Sort(at)
+	from, to := len(at)/5, len(at)*4/5
+	if to <= from || at[to] == at[from] {
+		return 0
+	}
+	return float64(to-from) / (at[to] - at[from]).Seconds()
+}
+
+// single does one run.
+func (c *comparison) single(ctx context.Context, on, arrivals string, load, rate float64, warmup, requests int) (*record.Run, []record.Request, error) {
+	o := c.o
+	if load > 0 {
+		arrivals = o.Arrivals
+	}
+	l := &c.rep.Profile.Limits
+	arm := ladder.Arm{Name: "fidelity"}
+	for _, s := range []struct {
+		flag  string
+		value int
+	}{
+		{"kv-tokens", l.KVTokens}, {"sequences", l.Sequences}, {"engine-batch", l.BatchTokens}, {"context-tokens", l.ContextTokens},
+		{"worker-page-tokens", l.PageTokens}, {"worker-max-batch", l.MaxBatch}, {"worker-chunk-tokens", l.ChunkTokens},
+	} {
+		arm.Args = append(arm.Args, "--"+s.flag+"="+strconv.Itoa(s.value))
+	}
+	if !o.Cache {
+		arm.Args = append(arm.Args, "--no-worker-prefix-cache")
+	}
+	d := &ladder.Definition{Name: "fidelity", Arms: []ladder.Arm{arm}, Workload: o.Workload, Arrivals: arrivals, Requests: requests, WarmupRequests: warmup,
+		Drain: o.Drain, Profile: c.file, Model: o.Model, Threads: o.Threads}
+	if load == 0 { // virtual time costs nothing
+		d.Drain = 1000 * time.Hour
+		d.Timeout = 1000 * time.Hour
+	}
+	if c.rep.SLO > 0 {
+		d.SLO = &record.SLO{E2E: c.rep.SLO}
+	}
+	return ladder.Single(ctx, ladder.Options{
+		Definition: d, On: on, Dir: c.dir, ModelDir: o.ModelDir, Executable: o.Executable, Version: o.Version, Log: o.Log,
+		Profile: func(string) (*profile.Profile, error) { return c.rep.Profile, nil },
+	}, ladder.Job{ID: fmt.Sprintf("%s-%s-%g-%.3g", on, arrivals, load, rate), Arm: arm.Name, Load: load, Rate: rate, Seed: o.Seed})
+}
+
+// Write writes the report for people.
+func (r *Report) Write(w io.Writer) error {
+	p := &printer.Printer{W: w}
+	p.Line("%s", r.Machine.String())
+	p.Line("workload %s, %s arrivals, seed %d; profile %s, of which the simulator makes %.2f requests/s; good is E2E ≤ %s", r.Workload, r.Arrivals, r.Seed, r.Profile.Name, r.Capacity, r.SLO.Round(time.Millisecond))
+	if f := r.Profile.Fit; f != nil {
+		p.Line("the profile's error on held-out steps: %.1f %% at p50, %.1f %% at p95", 100*f.ErrorP50, 100*f.ErrorP95)
+	}
+	t := p.Table("load", "on", "requests", "answered", "TTFT p50", "TPOT p50", "E2E p50", "E2E p99", "goodput/s", "prefix hits", "canary tokens/s")
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3f s", d.Seconds()) }
+	for i := range r.Runs {
+		o := &r.Runs[i]
+		canary := ""
+		if o.Canary != nil {
+			canary = fmt.Sprintf("%.1f", o.Canary.TokensRate)
+		}
+		t.AppendRow([]any{o.Load, o.On, o.Offered, o.Answered, seconds(o.TTFTP50), seconds(o.TPOTP50), seconds(o.E2EP50), seconds(o.E2EP99), fmt.Sprintf("%.3f", o.Goodput), fmt.Sprintf("%.1f %%", 100*o.HitRatio), canary})
+	}
+	p.Render(t)
+	t = p.Table("load", "compared", "metric", "error", "target", "")
+	for _, d := range r.Differences {
+		verdict := "ok"
+		if !d.Passed {
+			verdict = "MISSED"
+		}
+		t.AppendRow([]any{d.Load, d.Left + " with " + d.Right, d.Metric, fmt.Sprintf("%+.1f %%", 100*d.Error), fmt.Sprintf("%.0f %%", 100*d.Target), verdict})
+	}
+	p.Render(t)
+	for i := range r.Runs {
+		for _, why := range r.Runs[i].Invalid {
+			p.Line("%s at load %v is INVALID: %s", r.Runs[i].On, r.Runs[i].Load, why)
+		}
+	}
+	return p.Err
+}

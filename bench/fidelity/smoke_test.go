@@ -1,0 +1,67 @@
+package fidelity_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cadence-slo/cadence/bench/fidelity"
+	"github.com/cadence-slo/cadence/bench/ladder"
+	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/services"
+)
+
+// childVariable makes this test binary cadence itself, so that services can be started as children.
+const childVariable = "FIDELITY_TEST_CADENCE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(services.Main(os.Args[1:], "test", os.Stdout, os.Stderr))
+	}
+	os.Exit(m.Run())
+}
+
+// cadence returns the path of what tests start.
+func cadence(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(childVariable, "1")
+	return exe
+}
+
+// The simulator and the mock on the real clock come to about the same at a low load. The bounds are wide: other things run on the
+// machine of a test.
+func TestSimulatorAgainstMock(t *testing.T) {
+	o := fidelity.DefaultOptions()
+	p, err := profile.Open("mock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.On, o.Profile, o.Executable, o.Version, o.Out = []string{ladder.Sim, ladder.Mock}, p, cadence(t), "test", t.TempDir()
+	o.Loads, o.Requests, o.Warmup, o.Log = []float64{0.2}, 40, 4, slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.Targets = fidelity.Targets{P50: 0.6, P99: 1, Goodput: 1}
+	r, err := fidelity.Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(t.Output()); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range r.Differences {
+		if !d.Passed {
+			t.Errorf("%+v", d)
+		}
+	}
+	if len(r.Runs) != 2 || len(r.Differences) != 3 || r.Runs[0].Offered < 20 || r.Runs[0].Answered != r.Runs[0].Offered || r.SLO <= 0 || r.Capacity <= 0 {
+		t.Errorf("%+v", r)
+	}
+	if b, err := os.ReadFile(filepath.Join(o.Out, "profile.json")); err != nil {
+		t.Error(err)
+	} else if got, err := profile.Decode(b); err != nil || got.Name != "mock" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

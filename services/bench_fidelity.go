@@ -1,0 +1,51 @@
+package services
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cadence-slo/cadence/bench/fidelity"
+)
+
+// FidelityCmd compares the simulator, the mock and llama.cpp.
+type FidelityCmd struct {
+	fidelity.Options
+	Profile string `help:"profile of simulator and mock without llama: an embedded one or a file" default:"mock" placeholder:"NAME|FILE"`
+	JSON    bool   `help:"print JSON"`
+}
+
+// Help implements kong.HelpProvider.
+func (FidelityCmd) Help() string {
+	return `It calibrates a profile on llama.cpp, lets the simulator and the mock engine take their time from it, offers the same requests at the
+same times to all three at several loads, and compares E2E (p50, p99) and goodput of each pair. The exit status is 1 if a target is
+missed. On llama it takes about half an hour, and wants a machine with nothing else to do.
+
+Examples:
+  cadence bench fidelity --json
+  cadence bench fidelity --on sim,mock --requests 100
+  cadence bench fidelity --model 0.5b --loads 0.5,0.8 --out fidelity`
+}
+
+// Run implements the command.
+func (c *FidelityCmd) Run(ctx context.Context, g *Globals) error {
+	o := c.Options
+	o.Executable, o.Version, o.Log = executable(), g.Version, g.Log
+	o.Progress = func(what string) { fmt.Fprintln(g.Err, what) }
+	var err error
+	if o.Profile, err = openProfile(c.Profile); err != nil {
+		return err
+	}
+	report, err := fidelity.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		err = printJSON(g.Out, report)
+	} else {
+		err = report.Write(g.Out)
+	}
+	if err == nil && !report.Passed {
+		err = ErrTarget
+	}
+	return err
+}
