@@ -108,7 +108,6 @@ func TestValidate(t *testing.T) {
 	}
 	for key, change := range map[string]func(o *Options){
 		"on":             func(o *Options) { o.On = []string{"sim", "gpu"} },
-		"profile":        func(o *Options) { o.On = []string{"sim", "mock"} },
 		"loads":          func(o *Options) { o.Loads = []float64{0.5, math.NaN()} },
 		"requests":       func(o *Options) { o.Requests = 1 },
 		"warmup":         func(o *Options) { o.Warmup = -1 },
@@ -125,6 +124,11 @@ func TestValidate(t *testing.T) {
 		if err := o.Validate(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", key, err)
 		}
+	}
+	bare := DefaultOptions()
+	bare.On = []string{"sim", "mock"}
+	if _, err := Run(t.Context(), bare); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "profile") {
+		t.Error(err)
 	}
 	one := DefaultOptions()
 	one.On = []string{"sim", "sim"}

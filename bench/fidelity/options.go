@@ -97,7 +97,6 @@ func (o *Options) Validate() error {
 		{"target-p99", positive(o.P99), o.P99, "more than 0"},
 		{"target-goodput", positive(o.Goodput), o.Goodput, "more than 0"},
 		{"rounds", o.Rounds >= 1, o.Rounds, "1 and more"},
-		{"profile", o.Profile != nil || distinct[ladder.Llama], o.Profile, "one, without llama"},
 	} {
 		if !k.ok {
 			return fmt.Errorf("%w: %s is %v, allowed: %s", ErrConfig, k.key, k.value, k.allowed)

@@ -50,6 +50,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	if o.Profile == nil && !slices.Contains(o.On, ladder.Llama) {
+		return nil, fmt.Errorf("%w: profile is missing, allowed without llama: any", ErrConfig)
+	}
 	c := &comparison{o: &o, dir: o.Out, rep: &Report{Time: time.Now().UTC(), Machine: pipeline.ThisMachine(o.Version), Workload: o.Workload, Arrivals: o.Arrivals, Seed: o.Seed,
 		Profile: o.Profile, SLO: o.SLO, Targets: o.Targets}}
 	if c.dir == "" {
