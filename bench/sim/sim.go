@@ -166,7 +166,11 @@ func (s *sim) step(ctx context.Context) bool {
 func (s *sim) drain(ctx context.Context) {
 	last := s.now
 	for len(s.live) > 0 {
-		if s.cfg.Drain > 0 && s.events[0].at > s.cfg.Length+s.cfg.Drain || !s.step(ctx) {
+		if end := s.cfg.Length + s.cfg.Drain; s.cfg.Drain > 0 && s.events[0].at > end {
+			s.now = end
+			return
+		}
+		if !s.step(ctx) {
 			return
 		}
 		if len(s.events) > 1 { // besides the tick

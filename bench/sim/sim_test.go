@@ -418,7 +418,7 @@ func TestDrainCensors(t *testing.T) {
 	c.Arrivals, c.Length, c.Drain = at(0, 0, 0), time.Millisecond, 17*time.Millisecond
 	_, rows := simulate(t, c)
 	for i, want := range []record.Outcome{record.OK, record.Censored, record.Censored} {
-		if rows[i].Outcome != want {
+		if rows[i].Outcome != want || want == record.Censored && rows[i].E2E != c.Length+c.Drain {
 			t.Errorf("%+v, want %s", rows[i], want)
 		}
 	}
