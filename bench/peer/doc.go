@@ -1,5 +1,5 @@
-// Package peer compares ways of answering the same requests: the pipeline with llama.cpp's own llama-server ([Engine]), the
-// worker's prefill with a bare loop of llama_decode ([Prefill]), and the worker's modes with each other ([Rungs]).
+// Package peer compares ways of answering the same requests: the pipeline with llama.cpp's own llama-server ([Engine]),
+// and the worker's prefill with a bare loop of llama_decode ([Prefill]).
 //
 // Whatever is compared gets the same requests, token by token, from package workload. Two things that can run side by side
 // are measured in one run in alternating blocks (A B B A A B …), for a shared machine drifts: each block of one has a
