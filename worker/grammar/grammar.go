@@ -166,6 +166,17 @@ var annotations = map[string]bool{
 	"$comment": true, "$defs": true, "definitions": true, "deprecated": true, "readOnly": true, "writeOnly": true,
 }
 
+// understood are the keywords that can stand somewhere; any other is an error wherever it stands.
+var understood = func() map[string]bool {
+	all := map[string]bool{"type": true, "$ref": true, "const": true, "enum": true, "anyOf": true, "oneOf": true, "allOf": true}
+	for _, of := range keywords {
+		for _, k := range of {
+			all[k] = true
+		}
+	}
+	return all
+}()
+
 // schema returns the right side of a rule for a schema: alternatives that are not in parentheses.
 func (c *compiler) schema(n *node) (string, error) {
 	if err := c.spend(n, 1); err != nil {
@@ -214,8 +225,12 @@ func (c *compiler) only(n *node, keys ...string) error {
 		}
 		if !found {
 			beside := ""
-			if len(keys) > 0 && keys[0] != "" {
+			switch {
+			case !understood[m.key]:
+			case len(keys) > 0 && keys[0] != "":
 				beside = " beside '" + keys[0] + "'"
+			default:
+				beside = " without 'type'"
 			}
 			return m.value.fail("'%s' is not supported%s", clip(m.key), beside)
 		}

@@ -201,7 +201,8 @@ func TestErrorsNamePaths(t *testing.T) {
 		{`{"$ref":"http://example.org/s"}`, "#/$ref", "same schema"},
 		{`{"$ref":"#"}`, "#/$ref", "itself"},
 		{`{"$defs":{"a":{"anyOf":[{"type":"null"},{"$ref":"#/$defs/b"}]},"b":{"$ref":"#/$defs/a"}},"type":"array","items":{"$ref":"#/$defs/a"}}`, "/$ref", "itself"},
-		{`{"minLength":3}`, "#/minLength", "not supported"},
+		{`{"minLength":3}`, "#/minLength", "not supported without 'type'"},
+		{`{"type":"number","minLength":3}`, "#/minLength", "not supported beside 'type'"},
 		{strings.Repeat(`{"items":`, 70) + `{}` + strings.Repeat(`}`, 70), "#" + strings.Repeat("/items", 33)[:195], "deeper"},
 		{`{"enum":[` + strings.Repeat(`"`+strings.Repeat("x", 300)+`",`, 300) + `1]}`, "#", "bytes"},
 		{`{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000,"items":{"type":"array","maxItems":1000}}}}}}}}}}`, "/items", "too large"},
@@ -325,6 +326,17 @@ func BenchmarkCompile(b *testing.B) {
 	for b.Loop() {
 		if _, err := grammar.Compile([]byte(schemas[2].schema)); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// A keyword that is never supported is not said to be so beside another.
+func TestUnknownKeyword(t *testing.T) {
+	for _, text := range []string{`{"type":"string","pattern":"a+"}`, `{"enum":["a"],"pattern":"a+"}`, `{"pattern":"a+"}`} {
+		_, err := grammar.Compile([]byte(text))
+		var e *grammar.Error
+		if !errors.As(err, &e) || e.Reason != "'pattern' is not supported" {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
