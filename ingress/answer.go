@@ -142,5 +142,6 @@ func (a *answer) lastEvent() int64 {
 
 // usage are the token counts of a finished answer. The caller holds mu.
 func (a *answer) usage() openai.Usage {
-	return openai.Usage{PromptTokens: int(a.finish.PromptTokens), CompletionTokens: int(a.finish.OutputTokens)}
+	f := a.finish
+	return openai.Usage{PromptTokens: int(f.PromptTokens), CompletionTokens: int(f.OutputTokens), CachedTokens: int(f.CachedTokens)}
 }

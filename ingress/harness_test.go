@@ -243,7 +243,7 @@ func (p *pipeline) flush(t testing.TB) {
 
 // finish ends the answer after n tokens.
 func (r *run) finish(attempt uint32, n int32, reason schema.FinishReason) {
-	r.publish(&schema.Chunk{Attempt: attempt, Index: n, Finish: &schema.Finish{Reason: reason, PromptTokens: int32(len(r.Prompt)), OutputTokens: n}})
+	r.publish(&schema.Chunk{Attempt: attempt, Index: n, Finish: &schema.Finish{Reason: reason, PromptTokens: int32(len(r.Prompt)), CachedTokens: 2, OutputTokens: n}})
 }
 
 // short answers with up to 8 tokens, as the request bounds them.

@@ -3,6 +3,7 @@ package ingress_test
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -77,7 +78,8 @@ func TestUsageOnlyWhenAsked(t *testing.T) {
 		if err := json.Unmarshal([]byte(events[n-2].data), &v); err != nil {
 			t.Fatal(err)
 		}
-		if events[n-1].data != "[DONE]" || v.Choices == nil || len(v.Choices) != 0 || v.Usage["completion_tokens"] != 8.0 {
+		if events[n-1].data != "[DONE]" || v.Choices == nil || len(v.Choices) != 0 || v.Usage["completion_tokens"] != 8.0 ||
+			!reflect.DeepEqual(v.Usage["prompt_tokens_details"], map[string]any{"cached_tokens": 2.0}) {
 			t.Errorf("%s: end of stream %+v", path, events[n-2:])
 		}
 	}
@@ -98,6 +100,9 @@ func TestWholeAnswer(t *testing.T) {
 			Prompt     int `json:"prompt_tokens"`
 			Completion int `json:"completion_tokens"`
 			Total      int `json:"total_tokens"`
+			Details    struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
 		}
 	}
 	if err := json.Unmarshal([]byte(res.body), &v); err != nil || res.StatusCode != http.StatusOK {
@@ -107,7 +112,7 @@ func TestWholeAnswer(t *testing.T) {
 	r := &run{Request: schema.Request{ID: id}}
 	c := v.Choices[0]
 	if v.ID != "chatcmpl-"+string(id) || v.Object != "chat.completion" || c.Message.Content != r.words(1, 0, 3) || c.FinishReason != "length" ||
-		v.Usage.Completion != 3 || v.Usage.Prompt != 5 || v.Usage.Total != 8 {
+		v.Usage.Completion != 3 || v.Usage.Prompt != 5 || v.Usage.Total != 8 || v.Usage.Details.Cached != 2 {
 		t.Fatalf("%+v", v)
 	}
 	if d := h.event(id, schema.Delivered); d.Reason != string(schema.OutcomeComplete) || d.Stream || d.TTFT <= 0 {

@@ -392,6 +392,7 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 		prompt := len(r.req.Prompt)
 		if u, ok := e.usage(r, o); ok {
 			why, prompt, n.output = u.Finish, u.PromptTokens, int32(sent+u.OutputTokens)
+			n.cached = int32(min(u.CachedTokens, prompt))
 		}
 		n.typ, n.reason = schema.Finished, string(why)
 		b.text = r.stream.Flush(b.text)

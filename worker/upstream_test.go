@@ -106,14 +106,14 @@ func TestEngineEndsAndCounts(t *testing.T) {
 		stop   bool
 		want   schema.Finish
 	}{
-		{"told", 4, 10, false, schema.Finish{Reason: schema.FinishLength, PromptTokens: 30, OutputTokens: 41}},
-		{"at the cap", 0, 3, false, schema.Finish{Reason: schema.FinishLength, PromptTokens: 30, OutputTokens: 41}},
+		{"told", 4, 10, false, schema.Finish{Reason: schema.FinishLength, PromptTokens: 30, CachedTokens: 20, OutputTokens: 41}},
+		{"at the cap", 0, 3, false, schema.Finish{Reason: schema.FinishLength, PromptTokens: 30, CachedTokens: 20, OutputTokens: 41}},
 		{"stop string", 0, 10, true, schema.Finish{Reason: schema.FinishStop, PromptTokens: 3, OutputTokens: 3}},
 		{"stop string at the cap", 0, 2, true, schema.Finish{Reason: schema.FinishStop, PromptTokens: 3, OutputTokens: 3}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t)
-			e := &elsewhere{endsAt: c.endsAt, usage: worker.Usage{PromptTokens: 30, OutputTokens: 40, Finish: schema.FinishLength}}
+			e := &elsewhere{endsAt: c.endsAt, usage: worker.Usage{PromptTokens: 30, CachedTokens: 20, OutputTokens: 40, Finish: schema.FinishLength}}
 			r.runElsewhere(e, nil)
 			req := newRequest(t, []int32{1, 2, 3}, c.max+1)
 			req.IgnoreEOS = true

@@ -55,7 +55,7 @@ func wholeStream(kind schema.Kind, usage bool) []byte {
 	b = s.AppendText(b, n+1, " \"wörld\"\n\u2028🎈")
 	b = s.AppendFinish(b, n+2, schema.FinishLength)
 	if usage {
-		b = s.AppendUsage(b, n+3, Usage{PromptTokens: 11, CompletionTokens: 2, ShowCached: true, CachedTokens: 8})
+		b = s.AppendUsage(b, n+3, Usage{PromptTokens: 11, CompletionTokens: 2, CachedTokens: 8})
 	}
 	return append(b, Done...)
 }

@@ -11,9 +11,7 @@ import (
 type Usage struct {
 	PromptTokens     int
 	CompletionTokens int
-	// ShowCached adds how many of the prompt's tokens came from the prefix cache. Leave it off where that would tell
-	// one tenant about another's prompts.
-	ShowCached   bool
+	// CachedTokens of the prompt came from the prefix cache.
 	CachedTokens int
 }
 
@@ -24,12 +22,9 @@ func (u Usage) appendJSON(dst []byte) []byte {
 	dst = strconv.AppendInt(dst, int64(u.CompletionTokens), 10)
 	dst = append(dst, `,"total_tokens":`...)
 	dst = strconv.AppendInt(dst, int64(u.PromptTokens)+int64(u.CompletionTokens), 10)
-	if u.ShowCached {
-		dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
-		dst = strconv.AppendInt(dst, int64(u.CachedTokens), 10)
-		dst = append(dst, '}')
-	}
-	return append(dst, '}')
+	dst = append(dst, `,"prompt_tokens_details":{"cached_tokens":`...)
+	dst = strconv.AppendInt(dst, int64(u.CachedTokens), 10)
+	return append(dst, "}}"...)
 }
 
 // AppendResponse appends the whole body of an answer that is not streamed. tokens are its log-probabilities; nil leaves

@@ -83,13 +83,14 @@ func TestConcurrentStreamsOnLlama(t *testing.T) {
 			ingress[string(e.Request)] = e.Ingress
 		}
 	}
-	compared, equal, differing := 0, 0, 0
+	compared, equal, differing, cached := 0, 0, 0, 0
 	for i := range n {
 		for _, r := range []*load.Record{alone[i], together[i]} {
 			if r.Outcome != load.OK || r.Usage == nil || r.Usage.CompletionTokens != tokens {
 				t.Fatalf("%d: %+v", i, r)
 			}
 		}
+		cached += together[i].Usage.CachedTokens
 		a, b := tokensOf(t, log.c, ingress, alone[i]), tokensOf(t, log.c, ingress, together[i])
 		for k := range a {
 			compared++
@@ -103,6 +104,9 @@ func TestConcurrentStreamsOnLlama(t *testing.T) {
 		if same := fmt.Sprint(a) == fmt.Sprint(b); same && alone[i].Text != together[i].Text {
 			t.Errorf("request %d: equal tokens, other text: %s", i, firstDifference(together[i].Text, alone[i].Text))
 		}
+	}
+	if cached == 0 {
+		t.Error("no usage tells of cached tokens, though every prompt came twice")
 	}
 	t.Logf("%d of %d tokens agree, %d of %d answers differ somewhere", equal, compared, differing, n)
 	if float64(equal) < 0.99*float64(compared) {

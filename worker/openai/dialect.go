@@ -133,6 +133,9 @@ func seed(s uint64, position int) uint32 {
 type usage struct {
 	Prompt     int `json:"prompt_tokens"`
 	Completion int `json:"completion_tokens"`
+	Details    struct {
+		Cached int `json:"cached_tokens"` // not every server tells
+	} `json:"prompt_tokens_details"`
 }
 
 // delta is what an event of a stream said.
@@ -162,6 +165,9 @@ type chunk struct {
 	StopType  string  `json:"stop_type"`
 	Predicted int     `json:"tokens_predicted"`
 	Evaluated int     `json:"tokens_evaluated"`
+	Timings   struct {
+		Cached int `json:"cache_n"` // of Evaluated
+	} `json:"timings"`
 }
 
 // read understands an event. It returns ErrProtocol or ErrReported.
@@ -183,6 +189,7 @@ func (d Dialect) read(e *event) (delta, error) {
 		out := delta{text: c.Content, ids: c.Tokens}
 		if c.Stop {
 			out.done, out.usage = true, &usage{Prompt: c.Evaluated, Completion: c.Predicted}
+			out.usage.Details.Cached = c.Timings.Cached
 			reason := c.StopType
 			if reason == "eos" {
 				reason = "stop"

@@ -74,6 +74,7 @@ func (s *stream) counts() (worker.Usage, bool) {
 	}
 	if s.usage != nil {
 		u.PromptTokens, u.OutputTokens = max(0, s.usage.Prompt-s.resumed), s.usage.Completion
+		u.CachedTokens = min(max(0, s.usage.Details.Cached), u.PromptTokens)
 	}
 	return u, true
 }
