@@ -17,12 +17,12 @@ type Config struct {
 	Name string `help:"name of this worker; each of its lives gets an id that begins with it" default:"worker"`
 	Pool string `help:"pool that this worker serves" default:"default"`
 
-	Mode         string        `help:"when waiting requests join: continuous (in any step), static (MAX_BATCH together, when the last ones are done) or fifo (one at a time)" enum:"continuous,static,fifo" default:"continuous"`
+	Mode         string        `help:"when waiting requests join: continuous (in any step), static (as many as run at once together, when the last ones are done) or fifo (one at a time)" enum:"continuous,static,fifo" default:"continuous"`
 	StaticWait   time.Duration `help:"how long a static batch waits to be full" default:"50ms"`
-	PageTokens   int           `help:"tokens in a KV page" default:"16"`
-	MaxBatch     int           `help:"requests that run at once; 0: 32, or as many as the engine can" default:"0"`
-	BatchTokens  int           `help:"most tokens fed in one step; 0: as many as the engine takes" default:"0"`
-	ChunkTokens  int           `help:"most tokens of one prefill fed in one step" default:"256"`
+	PageTokens   int           `help:"tokens in a KV page; what is left of the KV cache after whole pages is not used" default:"16"`
+	MaxBatch     int           `help:"requests that run at once, at most the engine's sequence ids and tokens in a step; 0: 32, or as many as there can be; fifo runs one" default:"0"`
+	BatchTokens  int           `help:"most tokens fed in one step, at most as many as the engine takes; 0: as many as that" default:"0"`
+	ChunkTokens  int           `help:"most tokens of one prefill fed in one step; cut to those of a step" default:"256"`
 	ITLTarget    time.Duration `help:"if not 0, prefill beside running requests is cut so that a step is predicted to take no longer" default:"0s" name:"itl-target"`
 	PrefillOrder string        `help:"who gets a step's tokens first: decode-first, or prefill-first, under which running requests wait for long prompts" enum:"decode-first,prefill-first" default:"decode-first"`
 
@@ -75,7 +75,7 @@ func (c *Config) Validate() error {
 		{"name", schema.ValidName(c.Name) && len(c.Name) <= maxName, c.Name, fmt.Sprintf("1 to %d of [A-Za-z0-9_-]", maxName)},
 		{"pool", schema.ValidName(c.Pool), c.Pool, "1 to 64 of [A-Za-z0-9_-]"},
 		{"page_tokens", c.PageTokens >= 1 && c.PageTokens <= 1<<16, c.PageTokens, "1 to 65536"},
-		{"max_batch", c.MaxBatch >= 0 && c.MaxBatch <= 256, c.MaxBatch, "0 (all of the engine's) to 256"},
+		{"max_batch", c.MaxBatch >= 0 && c.MaxBatch <= 256, c.MaxBatch, "0 (32, or as many as there can be) to 256"},
 		{"batch_tokens", c.BatchTokens >= 0, c.BatchTokens, "0 (all that the engine takes) and more"},
 		{"chunk_tokens", c.ChunkTokens >= 1, c.ChunkTokens, "1 and more"},
 		{"mode", c.Mode == "continuous" || c.Mode == "static" || c.Mode == "fifo", c.Mode, "continuous, static, fifo"},

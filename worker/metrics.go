@@ -22,7 +22,8 @@ type metrics struct {
 	prompt, cached, preempted, wasted, evicted, copied prometheus.Counter
 }
 
-func newMetrics(r prometheus.Registerer, b *book, e func() *engine) (*metrics, error) {
+// newMetrics registers the metrics; inEffect are the labels of one that is always 1.
+func newMetrics(r prometheus.Registerer, inEffect []setting, b *book, e func() *engine) (*metrics, error) {
 	m := &metrics{
 		steps: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "cadence_worker_step_seconds", Help: "Time of an engine step.",
@@ -53,7 +54,16 @@ func newMetrics(r prometheus.Registerer, b *book, e func() *engine) (*metrics, e
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
+	labels := prometheus.Labels{}
+	for _, s := range inEffect {
+		labels[s.key] = s.value
+	}
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "cadence_worker_info", Help: "1; the labels are the worker's settings as they took effect.", ConstLabels: labels,
+	})
+	info.Set(1)
 	for _, c := range []prometheus.Collector{
+		info,
 		m.steps, m.prefill, m.output, m.ended, m.verdicts, m.fenced, m.prompt, m.cached, m.preempted, m.wasted, m.evicted, m.copied,
 		gauge("cadence_worker_slots", "Requests that the worker takes at once.", func() float64 { return float64(b.plan.MaxBatch) }),
 		gauge("cadence_worker_running", "Requests in the engine.", func() float64 { return float64(e().running.Load()) }),
@@ -64,7 +74,7 @@ func newMetrics(r prometheus.Registerer, b *book, e func() *engine) (*metrics, e
 		gauge("cadence_worker_kv_reserved_pages", "KV pages reserved for the peaks of accepted requests.", func() float64 { return float64(b.standing().pages) }),
 		gauge("cadence_worker_kv_used_pages", "KV pages of running requests and cached prefixes.", func() float64 { return float64(e().usedPages.Load()) }),
 		gauge("cadence_worker_kv_cached_pages", "KV pages of cached prefixes.", func() float64 { return float64(e().cachedPages.Load()) }),
-		gauge("cadence_worker_kv_high_water_pages", "Highest KV page in use, from 1.", func() float64 { return float64(e().highWater.Load()) }),
+		gauge("cadence_worker_kv_highest_page", "Highest KV page in use now, from 1; 0: none is. It falls again.", func() float64 { return float64(e().highWater.Load()) }),
 	} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("worker: registering metrics: %w", err)

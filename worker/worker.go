@@ -46,6 +46,9 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 		return nil, err
 	}
 	info := backend.Info()
+	if err := cfg.Fits(info); err != nil {
+		return nil, err
+	}
 	plan := cfg.Planner(info)
 	newPlanner := cfg.NewPlanner
 	if newPlanner == nil {
@@ -60,9 +63,11 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 		began: time.Now(), book: newBook(cfg.Pool, info.Vocab, cfg.Remember, plan), out: newOutbox(),
 		pulse: pulse{limit: cfg.FenceAfter}, fence: make(chan struct{}, 1),
 	}
-	if w.metrics, err = newMetrics(registry, w.book, func() *engine { return w.engine }); err != nil {
+	inEffect := settings(&cfg, &plan)
+	if w.metrics, err = newMetrics(registry, inEffect, w.book, func() *engine { return w.engine }); err != nil {
 		return nil, err
 	}
+	logSettings(w.log, &cfg, &plan, inEffect)
 	w.engine = newEngine(backend, planner, w.book, w.out, w.now, w.metrics, cfg.StepSample)
 	w.engine.shareAll = cfg.PrefixSharing == "global"
 	w.engine.check = invariants || cfg.CheckInvariants

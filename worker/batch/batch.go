@@ -147,7 +147,7 @@ type Usage struct {
 	UsedPages        int // referred to by running sequences or the prefix cache
 	CachedPages      int // referred to by the prefix cache
 	PromisedPages    int // the peaks of running sequences
-	HighWaterPages   int // one more than the highest page in use
+	HighWaterPages   int // one more than the highest page in use now; it falls again. 0: none is
 	// FragmentationRatio is the share of reserved room that holds no token, in [0, 1].
 	FragmentationRatio float64
 }
