@@ -58,8 +58,8 @@ func parser(cli *CLI, out, errOut io.Writer, exit func(int)) (*kong.Kong, error)
 	return kong.New(cli,
 		kong.Name("cadence"),
 		kong.Description("SLO-aware LLM inference: an OpenAI-compatible endpoint that keeps its latency promise under overload.\n\n"+
-			"Start with:\n\n  cadence up\n  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"+
-			"    -d '{\"model\":\"default\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n\n"+
+			"Start with:\n\n  cadence up\n  curl -N http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"+
+			"    -d '{\"model\":\"default\",\"stream\":true,\"max_tokens\":32,\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'\n\n"+
 			"Every flag is also CADENCE_<FLAG> in the environment and a key of the --config file."),
 		kong.DefaultEnvars("CADENCE"),
 		kong.Configuration(ConfigFile),
