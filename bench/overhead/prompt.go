@@ -22,16 +22,13 @@ type prompt struct {
 // makePrompts makes prompts that the mock's tokenizer takes for exactly so many tokens.
 func makePrompts(o *Options) ([]prompt, error) {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x70726f6d707473))
-	const consonants, vowels = "bcdfghjklmnpqrstvwxyz", "aeiou"
+	// Words of two syllables are one token each.
 	out := make([]prompt, prompts)
 	for i := range out {
 		var text strings.Builder
 		for range o.PromptTokens {
 			text.WriteByte(' ')
-			for range 2 {
-				text.WriteByte(consonants[rng.IntN(len(consonants))])
-				text.WriteByte(vowels[rng.IntN(len(vowels))])
-			}
+			text.WriteString(load.Word(105 + rng.Int32N(11025)))
 		}
 		tokens, err := mock.Tokenizer{}.Tokenize(text.String(), true, true)
 		if err != nil {

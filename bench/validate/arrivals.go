@@ -21,14 +21,14 @@ type Process struct {
 	Seeds   int           `json:"seeds"` // 1 to this
 	Gaps    int           `json:"gaps"`  // of each seed, the first ones
 
-	Rejected  float64   `json:"rejected_ratio"`   // of the seeds, at Level
-	MedianP   float64   `json:"median_p"`         // 0.5 if it is a Poisson process
-	UniformP  float64   `json:"uniform_p"`        // probability of p-values that are at least as far from uniform as these
-	PValues   []float64 `json:"p_values"`         // by seed
-	Mean      float64   `json:"arrivals_mean"`    // within Length
-	Deviation float64   `json:"arrivals_sd"`      // over seeds
-	Expected  float64   `json:"arrivals_expect"`  // Rate × Length
-	Index     float64   `json:"dispersion_index"` // of counts in windows of a tenth of Length, the mean over seeds
+	Rejected  float64   `json:"rejected_ratio"`     // of the seeds, at Level
+	MedianP   float64   `json:"median_p"`           // 0.5 if it is a Poisson process
+	UniformP  float64   `json:"uniform_p"`          // probability of p-values that are at least as far from uniform as these
+	PValues   []float64 `json:"p_values,omitempty"` // by seed; left out of reports where it should not pass
+	Mean      float64   `json:"arrivals_mean"`      // within Length
+	Deviation float64   `json:"arrivals_sd"`        // over seeds
+	Expected  float64   `json:"arrivals_expect"`    // Rate × Length
+	Index     float64   `json:"dispersion_index"`   // of counts in windows of a tenth of Length, the mean over seeds
 	Passed    bool      `json:"passed"`
 }
 

@@ -85,6 +85,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	for i := range r.Arrivals {
 		r.Passed = r.Passed && r.Arrivals[i].Passed
+		if !r.Arrivals[i].Poisson {
+			r.Arrivals[i].PValues = nil // as good as 0
+		}
 	}
 	var err error
 	capacity := 1 / o.Service.Seconds()
