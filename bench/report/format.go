@@ -17,6 +17,10 @@ func number(x float64) string { return strconv.FormatFloat(x, 'g', 4, 64) }
 
 // figure writes a value to about three significant digits, without an exponent.
 func figure(x float64) string {
+	// What is rounded up to the next power of ten has its digits.
+	if r, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64); err == nil && math.Abs(x) < 100 {
+		x = r
+	}
 	a := math.Abs(x)
 	digits := 0
 	switch {

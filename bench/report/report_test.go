@@ -326,7 +326,7 @@ func TestOneRate(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for x, want := range map[float64]string{0: "0", 0.0123: "0.012", 0.000234: "0.00023", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 4567: "4567", -0.5: "-0.50"} {
+	for x, want := range map[float64]string{0: "0", 0.0123: "0.012", 0.000234: "0.00023", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 4567: "4567", 99.99: "100", 0.0999999: "0.10", 9.999: "10.0", -0.5: "-0.50"} {
 		if got := figure(x); got != want {
 			t.Errorf("%v is written %q", x, got)
 		}
