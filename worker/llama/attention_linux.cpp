@@ -4,11 +4,14 @@
 //
 // All sequences share one cache, and each token attends to a few of its cells: those of its own sequence. ggml's operation
 // asks the mask about every cell in use, again for each head, and adds values up in half precision. This one reads a
-// token's mask once, makes a list of the cells that count, and computes on those alone, in single precision. Tokens whose
-// lists are nearly the same (a chunk of a prompt) are computed together, so that keys and values are read and converted
-// once for all of them. What a token comes to depends on its own cells and their order, to the last bit, unless cells that
-// it does not see lie between those that it sees: with whom it is computed changes nothing. The arithmetic is that of Dao et al., FlashAttention (2022), algorithm 1: one pass over blocks of
-// cells with a running maximum.
+// token's mask once, makes a list of the cells that count, and computes on those alone, in single precision. Tokens that
+// follow each other in a sequence (a chunk of a prompt) are computed together, so that keys and values are read and
+// converted once for all of them. The arithmetic is that of Dao et al., FlashAttention (2022), algorithm 1: one pass over
+// blocks of cells with a running maximum.
+//
+// A list is in the order of positions, wherever in the cache the cells lie, so that what a token comes to depends on its
+// own sequence alone, to the last bit: not on who else runs, on what was cached, or on how a prompt was cut. The
+// positions are noted when keys are stored; without them (a model that does not rotate keys) the order is that of cells.
 
 #include "shim.h"
 
@@ -18,6 +21,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #if defined(__F16C__)
@@ -32,6 +37,8 @@ struct ggml_compute_params {
 extern "C" {
 void __real_ggml_compute_forward_flash_attn_ext(const ggml_compute_params * params, ggml_tensor * dst);
 void __wrap_ggml_compute_forward_flash_attn_ext(const ggml_compute_params * params, ggml_tensor * dst);
+void __real_ggml_compute_forward_set_rows(const ggml_compute_params * params, ggml_tensor * dst);
+void __wrap_ggml_compute_forward_set_rows(const ggml_compute_params * params, ggml_tensor * dst);
 }
 
 namespace {
@@ -103,10 +110,21 @@ inline float dot(const float * a, const float * b, int n) {
 #endif
 }
 
+// Positions of the cells of caches, by the buffer that a cache lies in. An entry outlives its cache; what is used
+// again is written before it is read. A step writes an entry in one operation and reads it in later ones; the mutex
+// guards the map, for there may be several engines.
+std::mutex                                     guard;
+std::map<const void *, std::vector<int32_t>> caches;
+
+std::vector<int32_t> & positions_of(const ggml_tensor * cache) {
+    const std::lock_guard<std::mutex> lock(guard);
+    return caches[cache->buffer];
+}
+
 // What one thread needs; kept between calls.
 struct scratch {
-    std::vector<uint8_t> any;   // by cell: a token of the tile attends to it
-    std::vector<int32_t> cells; // those
+    std::vector<uint16_t> any;           // by cell: all ones if the last token of the tile attends to it
+    std::vector<int32_t>  cells, sorted; // those
     std::vector<float>   q, out;          // by row (token, head): scaled query, sum of values
     std::vector<float>   score;           // by row and cell of the block
     std::vector<float>   most, sum, left; // by row: largest score, sum of weights, factor of what was summed before
@@ -122,39 +140,75 @@ struct attention {
     const ggml_tensor * mask;
     ggml_tensor *       dst;
     float               scale;
+    const int32_t *     positions; // by cell; null: unknown
     int                 dk, dv, tokens, heads, groups, share, span; // share: heads of one group; span: cells to look at
 
     const uint16_t * masked(int token) const {
         return reinterpret_cast<const uint16_t *>(static_cast<const char *>(mask->data) + token * mask->nb[1]);
     }
 
-    // list fills s.cells with what tokens [from, to) attend to, and returns how many of them the token with most of them
-    // attends to itself.
-    int list(scratch & s, int from, int to) const {
-        s.any.assign(span + sizeof(uint64_t), 0);
-        uint8_t * any = s.any.data();
-        int       most = 0;
-        for (int t = from; t < to; ++t) {
-            const uint16_t * m     = masked(t);
-            int              count = 0;
-            for (int c = 0; c < span; ++c) {
-                const uint8_t yes = m[c] != negative;
-                any[c] |= yes;
-                count += yes;
-            }
-            most = std::max(most, count);
+    // look fills s.any with the cells that a token attends to, and returns how many they are.
+    int look(scratch & s, int token) const {
+        const uint16_t * m     = masked(token);
+        int              count = 0;
+        s.any.resize(span + 3); // for list
+        for (int c = 0; c < span; ++c) {
+            s.any[c] = m[c] == negative ? 0 : 0xFFFF;
+            count += m[c] != negative;
         }
+        std::fill(s.any.begin() + span, s.any.end(), 0);
+        return count;
+    }
+
+    // follows reports whether a token attends to all that is in s.any and to one cell more, which it adds to it. seen is one
+    // of those in s.any.
+    bool follows(scratch & s, int token, int seen) const {
+        const uint16_t * m = masked(token);
+        if (m[seen] == negative) {
+            return false;
+        }
+        uint16_t lost  = 0;
+        int      added = 0;
+        for (int c = 0; c < span; ++c) {
+            const uint16_t yes = m[c] == negative ? 0 : 0xFFFF;
+            lost |= s.any[c] & ~yes;
+            added += (yes & ~s.any[c]) != 0;
+        }
+        if (lost != 0 || added != 1) {
+            return false;
+        }
+        int c = 0;
+        while (m[c] == negative || s.any[c] != 0) {
+            ++c;
+        }
+        s.any[c] = 0xFFFF;
+        return true;
+    }
+
+    // list fills s.cells with the cells in s.any, count of them, in order of their positions.
+    void list(scratch & s, int count) const {
         s.cells.clear();
-        for (int from_cell = 0; from_cell < span; from_cell += sizeof(uint64_t)) { // most are other sequences'
-            uint64_t eight;
-            std::memcpy(&eight, any + from_cell, sizeof eight);
-            for (int c = from_cell; eight != 0 && c < from_cell + 8; ++c) {
-                if (any[c]) {
+        for (int first = 0; first < span; first += 4) { // most are other sequences'
+            uint64_t four;
+            std::memcpy(&four, &s.any[first], sizeof four);
+            for (int c = first; four != 0 && c < first + 4; ++c) {
+                if (s.any[c] != 0) {
                     s.cells.push_back(c);
                 }
             }
         }
-        return most;
+        if (positions == nullptr) {
+            return;
+        }
+        s.sorted.assign(count, -1);
+        for (const int32_t c : s.cells) {
+            const int32_t at = positions[c];
+            if (at < 0 || at >= count || s.sorted[at] >= 0) {
+                return; // not one cell for each position from 0 on
+            }
+            s.sorted[at] = c;
+        }
+        s.cells.swap(s.sorted);
     }
 
     const char * at(const ggml_tensor * x, int cell, int group) const {
@@ -332,8 +386,32 @@ bool describe(const ggml_tensor * dst, attention & a) {
     if (a.dk % lanes != 0 || a.dv % (2 * lanes) != 0 || a.dk > widest || a.dv > widest || a.groups == 0 || a.heads % a.groups != 0 || a.v->ne[2] != a.groups) {
         return false;
     }
-    a.share = a.heads / a.groups;
+    a.share     = a.heads / a.groups;
+    a.positions = nullptr;
     return true;
+}
+
+// compute does this thread's part of an operation.
+void compute(const attention & a, const ggml_compute_params * params) {
+    static thread_local scratch s;
+    int unit = 0; // of work: a tile and a group of heads
+    for (int from = 0, to; from < a.tokens; from = to) {
+        int count = a.look(s, from);
+        to        = from + 1;
+        if (count > 0) {
+            const int seen = static_cast<int>(std::find(s.any.begin(), s.any.end(), 0xFFFF) - s.any.begin());
+            while (to < a.tokens && to - from < tile && a.follows(s, to, seen)) {
+                ++to;
+                ++count;
+            }
+        }
+        a.list(s, count);
+        for (int group = 0; group < a.groups; ++group) {
+            if (unit++ % params->nth == params->ith) {
+                a.attend(s, from, to, group);
+            }
+        }
+    }
 }
 
 } // namespace
@@ -344,30 +422,37 @@ void __wrap_ggml_compute_forward_flash_attn_ext(const ggml_compute_params * para
         __real_ggml_compute_forward_flash_attn_ext(params, dst);
         return;
     }
-    static thread_local scratch s;
-    int unit = 0; // of work: a tile and a group of heads
-    const auto compute = [&](int from, int to) {
-        for (int group = 0; group < a.groups; ++group) {
-            if (unit++ % params->nth == params->ith) {
-                a.attend(s, from, to, group);
-            }
-        }
-    };
-    for (int from = 0; from < a.tokens; from += tile) {
-        const int to   = std::min(from + tile, a.tokens);
-        const int most = a.list(s, from, to);
-        if (to - from > 1 && static_cast<int>(s.cells.size()) <= most + most / 8 + lanes) {
-            compute(from, to);
-            continue;
-        }
-        for (int t = from; t < to; ++t) {
-            a.list(s, t, t + 1);
-            compute(t, t + 1);
-        }
+    if (const ggml_tensor * cache = a.k->view_src; cache != nullptr && cache->buffer != nullptr) {
+        const std::vector<int32_t> & all = positions_of(cache);
+        a.positions = static_cast<int>(all.size()) >= a.span ? all.data() : nullptr;
+    }
+    compute(a, params);
+}
+
+// Keys are stored after they were rotated by their positions, which are an operand of that.
+void __wrap_ggml_compute_forward_set_rows(const ggml_compute_params * params, ggml_tensor * dst) {
+    __real_ggml_compute_forward_set_rows(params, dst);
+    const ggml_tensor * cache = dst->view_src;
+    const ggml_tensor * rows  = dst->src[1];
+    // One layer tells for all; the positions are not kept until the last one.
+    if (params->ith != 0 || cache == nullptr || std::strcmp(cache->name, "cache_k_l0") != 0 || rows->type != GGML_TYPE_I64) {
+        return;
+    }
+    const ggml_tensor * key = dst->src[0];
+    while (key != nullptr && (key->op == GGML_OP_VIEW || key->op == GGML_OP_RESHAPE)) {
+        key = key->src[0];
+    }
+    if (key == nullptr || key->op != GGML_OP_ROPE || key->src[1]->type != GGML_TYPE_I32 || key->src[1]->ne[0] != rows->ne[0]) {
+        return;
+    }
+    std::vector<int32_t> & all = positions_of(cache);
+    all.resize(cache->ne[1], -1);
+    for (int64_t i = 0; i < rows->ne[0]; ++i) {
+        all[static_cast<const int64_t *>(rows->data)[i]] = static_cast<const int32_t *>(key->src[1]->data)[i];
     }
 }
 
-bool cadence_attend(cadence_attention x, const float * q, const uint16_t * k, const uint16_t * v, const uint16_t * mask, float * out) {
+bool cadence_attend(cadence_attention x, const float * q, const uint16_t * k, const uint16_t * v, const uint16_t * mask, const int32_t * positions, float * out) {
     ggml_tensor query = {}, key = {}, value = {}, allowed = {}, dst = {};
     const auto  shape = [](ggml_tensor & t, ggml_type type, const void * data, int64_t width, int64_t rows, int64_t planes, size_t row, size_t plane) {
         t.type  = type;
@@ -386,9 +471,10 @@ bool cadence_attend(cadence_attention x, const float * q, const uint16_t * k, co
     if (!describe(&dst, a)) {
         return false;
     }
+    a.positions = positions;
     for (int i = 0; i < x.threads; ++i) {
         const ggml_compute_params params = {i, x.threads};
-        __wrap_ggml_compute_forward_flash_attn_ext(&params, &dst);
+        compute(a, &params);
     }
     return true;
 }

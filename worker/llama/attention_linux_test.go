@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -119,7 +120,7 @@ func TestAttentionIsTheFormula(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/%s", i, name), func(t *testing.T) {
 				p := newProblem(a, uint64(i), sees)
 				got, want := make([]float32, len(p.q)), p.naive()
-				if !p.attend(p.q, p.k, p.v, p.mask, got) {
+				if !p.attend(p.q, p.k, p.v, p.mask, nil, got) {
 					t.Fatal("not computed here")
 				}
 				for k := range got {
@@ -132,7 +133,7 @@ func TestAttentionIsTheFormula(t *testing.T) {
 	}
 	odd := attention{width: 80, tokens: 1, heads: 1, groups: 1, cells: 16, threads: 1, scale: 1}
 	p := newProblem(odd, 1, func(int, int) bool { return true })
-	if p.attend(p.q, p.k, p.v, p.mask, make([]float32, len(p.q))) {
+	if p.attend(p.q, p.k, p.v, p.mask, nil, make([]float32, len(p.q))) {
 		t.Error("a width of 80 is computed here")
 	}
 }
@@ -142,17 +143,88 @@ func TestAttentionIsTheSameAlone(t *testing.T) {
 	a := attention{width: 64, tokens: 45, heads: 12, groups: 4, cells: 512, threads: 1, scale: 0.125}
 	p := newProblem(a, 9, func(token, cell int) bool { return cell <= 300+token })
 	whole := make([]float32, len(p.q))
-	if !p.attend(p.q, p.k, p.v, p.mask, whole) {
+	if !p.attend(p.q, p.k, p.v, p.mask, nil, whole) {
 		t.Fatal("not computed here")
 	}
 	row := a.heads * a.width
 	for token := range a.tokens {
 		one, got := a, make([]float32, row)
 		one.tokens = 1
-		one.attend(p.q[token*row:], p.k, p.v, p.mask[token*a.cells:], got)
+		one.attend(p.q[token*row:], p.k, p.v, p.mask[token*a.cells:], nil, got)
 		for k, x := range got {
 			if x != whole[token*row+k] {
 				t.Fatalf("token %d, value %d: %v alone, %v in the chunk", token, k, x, whole[token*row+k])
+			}
+		}
+	}
+}
+
+// Where the cells of a sequence lie, and who else has cells between them, changes nothing, to the last bit.
+func TestAttentionDoesNotDependOnPlaces(t *testing.T) {
+	a := attention{width: 64, tokens: 70, heads: 12, groups: 4, cells: 256, threads: 1, scale: 0.125}
+	const before = 150 // tokens of the sequence that are in the cache already
+	alone := newProblem(a, 3, func(token, cell int) bool { return cell <= before+token })
+	want := make([]float32, len(alone.q))
+	if !alone.attend(alone.q, alone.k, alone.v, alone.mask, nil, want) {
+		t.Fatal("not computed here")
+	}
+	row, wide := a.groups*a.width, a.heads*a.width
+	for seed := range uint64(20) {
+		// The same sequence in scattered cells of a larger cache; the tokens of another one between its own.
+		r := rand.New(rand.NewPCG(seed, 5))
+		b := a
+		b.cells, b.tokens, b.threads = 256+r.IntN(700), 0, 1+r.IntN(3)
+		place := r.Perm(b.cells) // by position: the sequence's cells, then the other's
+		var mine []int           // by token of the batch: which of the sequence's it is, -1 for the other's
+		for next := 0; next < a.tokens; b.tokens++ {
+			if r.IntN(4) == 0 {
+				mine = append(mine, -1)
+				continue
+			}
+			mine = append(mine, next)
+			next++
+		}
+		position := make([]int32, b.cells)
+		for p, c := range place {
+			position[c] = int32(p)
+			if p >= a.cells {
+				position[c] = int32(p - a.cells)
+			}
+		}
+		others := 0
+		seen := make([]int, b.tokens) // tokens of its own sequence that each sees
+		for i, k := range mine {
+			if others++; k >= 0 {
+				others--
+				seen[i] = before + k + 1
+			} else {
+				seen[i] = min(others, b.cells-a.cells)
+			}
+		}
+		p := newProblem(b, seed, func(token, cell int) bool {
+			first := 0
+			if mine[token] < 0 {
+				first = a.cells
+			}
+			at := slices.Index(place, cell) - first
+			return at >= 0 && at < seen[token]
+		})
+		for at := range a.cells {
+			copy(p.k[place[at]*row:][:row], alone.k[at*row:][:row])
+			copy(p.v[place[at]*row:][:row], alone.v[at*row:][:row])
+		}
+		for i, k := range mine {
+			if k >= 0 {
+				copy(p.q[i*wide:][:wide], alone.q[k*wide:][:wide])
+			}
+		}
+		got := make([]float32, len(p.q))
+		if !p.attend(p.q, p.k, p.v, p.mask, position, got) {
+			t.Fatal("not computed here")
+		}
+		for i, k := range mine {
+			if k >= 0 && !slices.Equal(got[i*wide:][:wide], want[k*wide:][:wide]) {
+				t.Fatalf("seed %d: token %d is not what it is in order", seed, k)
 			}
 		}
 	}
@@ -166,7 +238,7 @@ func TestAttentionKeepsNaNApart(t *testing.T) {
 		p.k[c*a.groups*a.width], p.v[c*a.groups*a.width] = 0x7e00, 0x7e00
 	}
 	got := make([]float32, len(p.q))
-	if !p.attend(p.q, p.k, p.v, p.mask, got) {
+	if !p.attend(p.q, p.k, p.v, p.mask, nil, got) {
 		t.Fatal("not computed here")
 	}
 	spoiled := 0
@@ -200,7 +272,7 @@ func BenchmarkAttention(b *testing.B) {
 				p := newProblem(a, 1, c.sees)
 				out := make([]float32, len(p.q))
 				for b.Loop() {
-					p.attend(p.q, p.k, p.v, p.mask, out)
+					p.attend(p.q, p.k, p.v, p.mask, nil, out)
 				}
 			})
 		}

@@ -85,7 +85,7 @@ typedef struct {
     int32_t width, tokens, heads, groups, cells, threads;
     float   scale;
 } cadence_attention;
-bool cadence_attend(cadence_attention x, const float * q, const uint16_t * k, const uint16_t * v, const uint16_t * mask, float * out);
+bool cadence_attend(cadence_attention x, const float * q, const uint16_t * k, const uint16_t * v, const uint16_t * mask, const int32_t * positions, float * out);
 
 #ifdef __cplusplus
 }

@@ -68,6 +68,9 @@ func Open(cfg Config, log *slog.Logger) (*Backend, error) {
 	if err := llama.Init(log, cfg.BackendDir); err != nil {
 		return nil, err
 	}
+	if err := cfg.gpu(); err != nil {
+		return nil, err
+	}
 	mo, co := cfg.options()
 	model, err := llama.LoadModel(cfg.Path, mo)
 	if err != nil {
@@ -89,6 +92,23 @@ func Open(cfg Config, log *slog.Logger) (*Backend, error) {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
+}
+
+// gpu returns ErrConfig if layers are to be on a GPU and llama.cpp has none.
+func (c *Config) gpu() error {
+	if c.GPULayers == 0 {
+		return nil
+	}
+	devices, err := llama.Devices()
+	if err != nil {
+		return err
+	}
+	for _, d := range devices {
+		if d.Kind == "gpu" || d.Kind == "igpu" {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: gpu layers are %d, allowed: 0, for no GPU was found by what is linked in and in the backend folder %q", ErrConfig, c.GPULayers, c.BackendDir)
 }
 
 func describe(cfg *Config, f llama.Facts, co llama.ContextOptions) (worker.Info, error) {

@@ -15,7 +15,7 @@ type Config struct {
 	Path        string // GGUF file of the model
 	Model       string // name that requests ask for; empty: the one in the file
 	BackendDir  string // folder with ggml backends (libggml-*.so), of a GPU for instance; empty: those linked in
-	GPULayers   int    // layers to put on the GPU, where there is one
+	GPULayers   int    // layers to put on the GPU; above 0 it must be there
 	Context     int    // longest prompt and output together, in tokens; 0: what the model was trained for
 	Cells       int    // KV cells, one for each token of all sequences together
 	Sequences   int    // sequence ids: requests that the engine can hold at once, in [1, 256]

@@ -11,8 +11,7 @@ import (
 
 // Metamorphic runs the same requests in every way that a planner knows, each compared with itself alone in an empty
 // engine, under teacher forcing: batch sizes, chunk sizes, orders, paged or contiguous, with and without a prefix cache,
-// preempted again and again. An exact engine makes the same choices everywhere. What rounding does to others is measured
-// first, and bounds what may differ. It needs 17 sequences, 1,024 tokens of context and 12,288 cells.
+// preempted again and again. It needs 17 sequences, 1,024 tokens of context and 12,288 cells.
 func Metamorphic(t *testing.T, s Suite) {
 	b := s.New(t)
 	reqs := families(b)
@@ -36,9 +35,6 @@ func Metamorphic(t *testing.T, s Suite) {
 			t.Fatal(err)
 		}
 		reqs[i].Forced = out
-	}
-	if s.Logit != nil {
-		s.Tie = s.rounding(t, b, base, reqs)
 	}
 	for _, v := range []struct {
 		name string
@@ -82,53 +78,12 @@ func Metamorphic(t *testing.T, s Suite) {
 			}
 		})
 	}
-	// The deterministic mode: one at a time in an engine without a prefix cache, whatever ran before.
-	t.Run("one at a time again", func(t *testing.T) {
-		cfg := base
-		cfg.Mode = batch.FIFO
-		exact := s
-		exact.Logit = nil
-		again := force(slices.Clone(reqs), forced(reqs))
+	t.Run("in another order, after all that", func(t *testing.T) {
+		again := slices.Clone(reqs)
 		slices.Reverse(again)
-		exact.again(t, "one at a time again", b, cfg, again)
+		s.again(t, "in another order", b, base, again)
 	})
 }
-
-// rounding returns by how much two scores may differ for a tie, as measured where nothing but sizes changes: in plain batches
-// of some sizes, and with half of the answers prefilled. Two scores come closer by up to twice what one changes by.
-func (s Suite) rounding(t *testing.T, b worker.Backend, base batch.Config, reqs []Request) float32 {
-	t.Helper()
-	sizes := func(sequences, chunk int) batch.Config {
-		cfg := base
-		cfg.MaxBatch, cfg.ChunkTokens = sequences, chunk
-		return cfg
-	}
-	resumed := slices.Clone(reqs)
-	for i := range resumed {
-		r := &resumed[i]
-		n := len(r.Forced) / 2
-		r.Output, r.Forced, r.logits, r.MaxNew = r.Forced[:n], r.Forced[n:], r.logits[n:], r.MaxNew-n
-	}
-	noise := float32(leastNoise)
-	for _, run := range []struct {
-		what string
-		cfg  batch.Config
-		reqs []Request
-	}{
-		{"plain batches of 16", base, reqs},
-		{"plain batches of 8, chunks of 64", sizes(8, 64), reqs},
-		{"plain batches of 5, chunks of 16", sizes(5, 16), reqs},
-		{"plain batches of 16, answers in chunks of 16", sizes(16, 16), resumed},
-	} {
-		_, n := s.measured(t, run.what, b, run.cfg, run.reqs)
-		noise = max(noise, n)
-	}
-	t.Logf("other sizes change scores by up to %.4f: up to %.4f is a tie", noise, 2*noise)
-	return 2 * noise
-}
-
-// leastNoise is what rounding may do to a score though no choice has shown it.
-const leastNoise = 0.02
 
 func hit(_ *Driver, n batch.Totals) bool       { return n.CachedTokens > n.PromptTokens/8 }
 func preempted(d *Driver, _ batch.Totals) bool { return d.Preempted >= 4 }
@@ -144,14 +99,6 @@ func cached(set func(*batch.Config)) func(*batch.Config) {
 		set(c)
 		c.PrefixCache = true
 	}
-}
-
-func forced(reqs []Request) [][]int32 {
-	out := make([][]int32, len(reqs))
-	for i := range reqs {
-		out[i] = reqs[i].Forced
-	}
-	return out
 }
 
 // families returns 16 requests; most share one of four long beginnings, two are longer than any chunk. All are greedy,

@@ -17,13 +17,10 @@ type Suite struct {
 	// New opens a backend that is closed at the end of the test: at least 8 sequences, 256 tokens of context and 1,024
 	// cells.
 	New func(testing.TB) worker.Backend
-	// When the same sequence is computed in another way (in a batch, in chunks, resumed), under teacher forcing, an exact
-	// engine makes the same choices. One that rounds may do otherwise where what it chose and what it chose before score
-	// as good as equal: they differ by at most Tie, in at most the share TieRatio of all tokens. Metamorphic measures first,
-	// within Tie, what rounding does, and bounds the rest by that. Logit is the backend's raw score of a token in a row of
-	// the step that it has just executed; the suite applies the penalties. Nil is for exact engines.
-	Logit         func(b worker.Backend, row int, token int32) float32
-	Tie, TieRatio float32
+	// Logit is the backend's raw score of a token in a row of the step that it has just executed; nil if it has none. A
+	// sequence that is computed in another way (in a batch, in chunks, resumed) gets the same tokens and, in Metamorphic, the
+	// same scores to the last bit.
+	Logit func(b worker.Backend, row int, token int32) float32
 }
 
 // Run runs the suite.
@@ -58,76 +55,30 @@ func requests(b worker.Backend, n int) []Request {
 }
 
 // again runs requests that are forced to what they said before, in the way that the planner's configuration says, and
-// fails the test where the backend chooses another token.
+// fails the test where the backend chooses another token, or scores the same one otherwise.
 func (s Suite) again(t *testing.T, what string, b worker.Backend, cfg batch.Config, reqs []Request) *Driver {
 	t.Helper()
-	d, _ := s.measured(t, what, b, cfg, reqs)
-	return d
-}
-
-// measured is again; it returns what the backend's rounding has done, too: the widest lead of a token over the forced one,
-// or by how much the forced one's logit is not what it was alone.
-func (s Suite) measured(t *testing.T, what string, b worker.Backend, cfg batch.Config, reqs []Request) (*Driver, float32) {
-	t.Helper()
 	d := NewDriver(t, b, cfg)
-	all, ties := 0, 0
-	var widest, noise float32
+	all := 0
 	d.OnRow = func(_ *batch.Entry, row, request, index int, token int32) {
 		r := &reqs[request]
 		forced := r.Forced[index]
 		all++
-		if s.Logit != nil && r.logits != nil {
-			change := s.Logit(b, row, forced) - r.logits[index]
-			noise = max(noise, change, -change)
-		}
-		if token == forced {
-			return
-		}
-		if s.Logit == nil {
+		if token != forced {
 			t.Errorf("%s: request %d says %d at %d, said %d alone", what, request, token, index, forced)
-			return
-		}
-		// A choice by wrong penalties leads by less than nothing.
-		lead := r.penalized(s.Logit(b, row, token), token, index) - r.penalized(s.Logit(b, row, forced), forced, index)
-		ties, widest = ties+1, max(widest, lead, -lead)
-		if max(lead, -lead) > s.Tie {
-			t.Errorf("%s: request %d says %d at %d, said %d alone, by a lead of %.4f", what, request, token, index, forced, lead)
+		} else if s.Logit != nil && r.logits != nil {
+			if score := s.Logit(b, row, token); score != r.logits[index] {
+				t.Errorf("%s: request %d scores %d with %v at %d, alone with %v", what, request, token, score, index, r.logits[index])
+			}
 		}
 	}
 	d.Add(t, reqs...)
 	for d.Step(t) {
 	}
-	if ties > 0 {
-		t.Logf("%s: %d of %d tokens were ties, of up to %.4f", what, ties, all, widest)
+	if all == 0 {
+		t.Errorf("%s: no tokens", what)
 	}
-	if all == 0 || float32(ties) > s.TieRatio*float32(all) {
-		t.Errorf("%s: %d of %d tokens were ties", what, ties, all)
-	}
-	return d, max(noise, widest)
-}
-
-// penalized is a token's score after the penalties of the forced tokens before index, from its logit.
-func (r *Request) penalized(logit float32, token int32, index int) float32 {
-	said := 0
-	for _, part := range [][]int32{r.Output, r.Forced[:index]} {
-		for _, id := range part {
-			if id == token {
-				said++
-			}
-		}
-	}
-	p := &r.Sampling
-	if p.RepetitionPenalty != 0 && (said > 0 || slices.Contains(r.Prompt, token)) {
-		if logit > 0 {
-			logit /= p.RepetitionPenalty
-		} else {
-			logit *= p.RepetitionPenalty
-		}
-	}
-	if said > 0 {
-		logit -= p.PresencePenalty + p.FrequencyPenalty*float32(said)
-	}
-	return logit
+	return d
 }
 
 // alone runs each request by itself.
