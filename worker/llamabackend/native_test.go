@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -190,9 +191,9 @@ func TestInfo(t *testing.T) {
 
 // Without a GPU nothing pretends that there is one.
 func TestNoGPU(t *testing.T) {
-	cfg := llamabackend.DefaultConfig()
+	cfg := DefaultConfig()
 	cfg.Path, cfg.GPULayers = "none.gguf", 99
-	if _, err := llamabackend.Open(cfg, discard); !errors.Is(err, llamabackend.ErrConfig) || !strings.Contains(err.Error(), "gpu layers are 99, allowed: 0") {
+	if _, err := Open(cfg, discard); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "gpu layers are 99, allowed: 0") {
 		t.Errorf("%v", err)
 	}
 }
