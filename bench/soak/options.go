@@ -22,7 +22,7 @@ type Options struct {
 	On       string        `help:"engine: mock (every token is checked) or llama (llama.cpp on a small random model)" enum:"mock,llama" default:"mock"`
 	Duration time.Duration `help:"length of the load, pauses included" default:"20m"`
 	Every    time.Duration `help:"time between two pauses in which memory is measured" default:"15s"`
-	Warmup   time.Duration `help:"beginning whose memory is not judged; with less than 3m no memory is, for the stream server is still filling its two minutes of remembered ids" default:"3m"`
+	Warmup   time.Duration `help:"beginning whose memory is not judged; with less than 3m no memory is, for the stream server is still filling its two minutes of remembered ids; 0: 3m, or a third of a load of up to 4m" default:"0s"`
 
 	KVTokens   int     `help:"cells of the engine's KV cache" default:"1536" name:"kv-tokens"`
 	Overcommit float64 `help:"KV pages promised for each there is" default:"3" name:"kv-overcommit"`
@@ -52,9 +52,20 @@ const memoryWarmup = 3 * time.Minute
 // DefaultOptions returns the defaults of the flags.
 func DefaultOptions() Options {
 	return Options{
-		On: OnMock, Duration: 20 * time.Minute, Every: 15 * time.Second, Warmup: 3 * time.Minute,
+		On: OnMock, Duration: 20 * time.Minute, Every: 15 * time.Second,
 		KVTokens: 1536, Overcommit: 3, MaxBatch: 16, Sequences: 24, Threads: 1, Seed: 1,
 		HeapRate: 64 << 10, RSSRate: 512 << 10, Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+// warmup sets it if the user did not.
+func (o *Options) warmup() {
+	switch {
+	case o.Warmup > 0:
+	case o.Duration > 4*time.Minute:
+		o.Warmup = memoryWarmup
+	default:
+		o.Warmup = o.Duration / 3
 	}
 }
 

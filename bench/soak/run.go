@@ -25,6 +25,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	o.warmup()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

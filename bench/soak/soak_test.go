@@ -53,6 +53,18 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+func TestWarmup(t *testing.T) {
+	for _, c := range []struct{ duration, given, want time.Duration }{
+		{20 * time.Minute, 0, 3 * time.Minute}, {time.Minute, 0, 20 * time.Second}, {time.Minute, 5 * time.Second, 5 * time.Second},
+	} {
+		o := DefaultOptions()
+		o.Duration, o.Warmup = c.duration, c.given
+		if o.warmup(); o.Warmup != c.want || o.Validate() != nil {
+			t.Errorf("%v: %v, %v", c, o.Warmup, o.Validate())
+		}
+	}
+}
+
 func TestTrend(t *testing.T) {
 	var samples []Sample
 	for i := range 11 {
@@ -72,6 +84,7 @@ func TestMemoryIsJudged(t *testing.T) {
 	grown := []Sample{{At: 4 * time.Minute, Heap: 1 << 20}, {At: 5 * time.Minute, Heap: 9 << 20}}
 	for memory, want := range map[string]int{Judged: 1, "not judged, warm-up below 3m": 0} {
 		o := DefaultOptions()
+		o.warmup()
 		s := &soak{o: &o, rep: &Report{Samples: grown, Memory: memory}, load: &load{}}
 		s.judge()
 		if len(s.rep.Problems) != want || s.rep.Passed != (want == 0) {
