@@ -26,10 +26,22 @@ type engineRun struct {
 	vocab  workload.Vocabulary
 	ours   *side
 	seed   uint64
+	begin  time.Time
 }
 
-// Engine compares the pipeline with llama-server. The report is complete if the error is nil.
+// say tells what begins now.
+func (r *engineRun) say(format string, args ...any) error {
+	if r.o.Progress == nil {
+		return nil
+	}
+	_, err := fmt.Fprintf(r.o.Progress, "%6s  %s\n", time.Since(r.begin).Round(time.Second), fmt.Sprintf(format, args...))
+	return err
+}
+
+// Engine compares the pipeline with llama-server. The report is complete if the error is nil; otherwise it has the parts that
+// were finished, and Stopped if ctx ended.
 func Engine(ctx context.Context, o Options) (rep Report, err error) {
+	defer func() { rep.Stopped = err != nil && ctx.Err() != nil }()
 	if err := o.Validate(); err != nil {
 		return rep, err
 	}
@@ -39,7 +51,10 @@ func Engine(ctx context.Context, o Options) (rep Report, err error) {
 	// The generator shares the machine with what it measures: one thread wakes others less.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	r := &engineRun{o: &o, report: &rep, seed: o.Seed << 20}
+	r := &engineRun{o: &o, report: &rep, seed: o.Seed << 20, begin: time.Now()}
+	if err := r.say("model %s", o.Model); err != nil {
+		return rep, err
+	}
 	if r.model, err = pipeline.FindModel(ctx, o.ModelDir, o.Model); err != nil {
 		return rep, err
 	}
@@ -53,6 +68,9 @@ func Engine(ctx context.Context, o Options) (rep Report, err error) {
 		}
 	}
 	if slices.Contains(o.Parts, PartPrefill) { // last, when nothing else holds memory
+		if err := r.say("prefill in this process: %d rounds", o.Blocks); err != nil {
+			return rep, err
+		}
 		rep.Prefill, err = prefill(ctx, &o, r.model, r.vocab)
 	}
 	return rep, err
@@ -73,7 +91,9 @@ func (r *engineRun) servers(ctx context.Context) (err error) {
 	if r.report.KVTokens == 0 {
 		r.report.KVTokens = 2 * most * (longest + 255) / 256 * 256
 	}
-	o.Log.Info("starting the pipeline")
+	if err := r.say("starting the pipeline"); err != nil {
+		return err
+	}
 	up, err := pipeline.Start(ctx, pipeline.Options{Executable: o.Executable, Args: r.upArgs(most), Analytics: o.Analytics, Log: o.Log})
 	if err != nil {
 		return err
@@ -123,6 +143,9 @@ func (r *engineRun) against(ctx context.Context, spec *workload.Spec, parts []st
 	}
 	defer func() { err = errors.Join(err, stopPeer(peer, theirs)) }()
 	r.report.PeerVersion = peer.Version
+	if err := r.say("%s: warming up", spec.Name); err != nil {
+		return err
+	}
 	most := slices.Max(r.o.Concurrency)
 	for _, s := range []*side{r.ours, theirs} { // the shared prompts get into the caches, and memory is touched
 		if _, err := s.closed(ctx, g.Reseed(r.next()), "warmup", most, r.requests(most)); err != nil {
@@ -201,6 +224,9 @@ func (r *engineRun) open(ctx context.Context, g *workload.Generator, theirs *sid
 func (r *engineRun) pairs(ctx context.Context, m *Measurement, theirs *side, block func(s *side, seed uint64, name string) (sample, error)) error {
 	var all [2][]sample
 	for n := range r.o.Blocks {
+		if err := r.say("%s: pair of blocks %d of %d", m.Name, n+1, r.o.Blocks); err != nil {
+			return err
+		}
 		seed := r.next()
 		order := []int{0, 1}
 		if !oursFirst(n) {

@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -60,6 +61,8 @@ type Options struct {
 	Executable string       `kong:"-"`
 	Version    string       `kong:"-"`
 	Log        *slog.Logger `kong:"-"`
+	// Progress, if not nil, gets a line at the beginning of each step of the work.
+	Progress io.Writer `kong:"-"`
 }
 
 // DefaultOptions returns the defaults of the flags, without an executable.

@@ -144,7 +144,7 @@ func TestTuning(t *testing.T) {
 
 func TestReportsWrite(t *testing.T) {
 	b := Block{Requests: 8, Complete: 7, OutputRate: 123.4, TTFT: Quantiles{P50: 5 * time.Millisecond}, Reasons: map[string]int{"timeout": 1}}
-	r := Report{Machine: pipeline.Machine{CPU: "a CPU", Version: "v1"}, Model: pipeline.Model{File: "m.gguf", SHA256: strings.Repeat("ab", 32)}, PeerVersion: "42", Quick: true,
+	r := Report{Machine: pipeline.Machine{CPU: "a CPU", Version: "v1"}, Model: pipeline.Model{File: "m.gguf", SHA256: strings.Repeat("ab", 32)}, PeerVersion: "42", Quick: true, Stopped: true,
 		Measurements: []Measurement{{Name: "unique, 4 at a time", PeerArgs: []string{"--port", "0", "--kv-unified", "--cache-ram", "0"}, Ours: Side{Pooled: b, Blocks: []Block{b}}, Theirs: Side{Pooled: b, Blocks: []Block{b}},
 			Ratios: ratios([]Block{b}, []Block{b})}},
 		Prefill: &PrefillReport{Worker: []PrefillArm{{Name: "worker", Ratio: Ratio{Median: 0.987}}}}}
@@ -152,7 +152,7 @@ func TestReportsWrite(t *testing.T) {
 	if err := r.Write(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a CPU", "v1", "sha256 abababababab", "llama-server 42", "--kv-unified --cache-ram 0", "123.4", "5.00 ms", "1.000", "0.987", "timeout:1", "mean nothing"} {
+	for _, want := range []string{"a CPU", "v1", "sha256 abababababab", "llama-server 42", "--kv-unified --cache-ram 0", "123.4", "5.00 ms", "1.000", "0.987", "timeout:1", "mean nothing", "Stopped before its end"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

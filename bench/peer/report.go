@@ -19,7 +19,8 @@ type Report struct {
 	Time         time.Time        `json:"time"`
 	Machine      pipeline.Machine `json:"machine"`
 	Model        pipeline.Model   `json:"model"`
-	Quick        bool             `json:"quick"` // too short to be a result
+	Quick        bool             `json:"quick"`             // too short to be a result
+	Stopped      bool             `json:"stopped,omitempty"` // before its end: what is here is finished
 	Threads      int              `json:"threads"`
 	Slots        int              `json:"slots"` // of llama-server, and requests that run at once in ours
 	KVTokens     int              `json:"kv_tokens"`
@@ -27,6 +28,9 @@ type Report struct {
 	Measurements []Measurement    `json:"measurements,omitempty"`
 	Prefill      *PrefillReport   `json:"prefill,omitempty"`
 }
+
+// Empty reports whether no part is finished.
+func (r *Report) Empty() bool { return len(r.Measurements) == 0 && r.Prefill == nil }
 
 // Side is one server's part of a measurement.
 type Side struct {
@@ -55,6 +59,9 @@ func (r *Report) Write(w io.Writer) error {
 	p.Line("%s, %d threads", r.Model.String(), r.Threads)
 	if r.Quick {
 		p.Line("A quick run: it shows that the comparison works, its figures mean nothing.")
+	}
+	if r.Stopped {
+		p.Line("Stopped before its end: these parts are finished, the others are missing.")
 	}
 	if len(r.Measurements) > 0 {
 		p.Line("llama-server %s; %d slots, %d tokens of KV cache on either side", r.PeerVersion, r.Slots, r.KVTokens)

@@ -47,6 +47,12 @@ func (r *engineRun) tune(ctx context.Context, g *workload.Generator) ([]string, 
 		tried = changes[:1]
 	}
 	seed := r.next()
+	saying := func(n int) error {
+		return r.say("%s: llama-server, setting %d of %d", g.Spec().Name, n, len(tried)+1)
+	}
+	if err := saying(1); err != nil {
+		return nil, nil, err
+	}
 	first := r.try(ctx, g, seed, best)
 	if first.OutputRate == 0 {
 		return nil, nil, errors.Join(fmt.Errorf("peer: llama-server %v: %s", best, first.Err), ctx.Err())
@@ -55,6 +61,9 @@ func (r *engineRun) tune(ctx context.Context, g *workload.Generator) ([]string, 
 	trials := []Trial{first}
 	rate := first.OutputRate
 	for i := range tried {
+		if err := saying(i + 2); err != nil {
+			return nil, nil, err
+		}
 		t := r.try(ctx, g, seed, tried[i].apply(best))
 		if t.Kept = t.OutputRate > rate; t.Kept {
 			rate, best = t.OutputRate, t.Args
