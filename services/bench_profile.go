@@ -17,12 +17,12 @@ func (EngineProfileCmd) Help() string {
 	return `It keeps a worker busy with as many requests as it runs at once, on an embedded stream server in this process, and reports what a
 step is spent on: decode, sampling, planner, pages, prefix tree, moves, text, publishing. Wall time comes from clocks around the
 interfaces, the rest from a CPU profile of the Go runtime, in which time inside llama.cpp counts for the Go function that called
-it; threads that llama.cpp starts are not in it. With --kv naive, blocks on the pages and the prefix tree of the tests, which
+it; threads that llama.cpp starts are not in it. With --cores naive, blocks on the pages and the prefix tree of the tests, which
 search everything, alternate with the real ones. The exit status does not depend on the figures.
 
 Examples:
   cadence bench engine-profile --out profile
-  cadence bench engine-profile --kv naive --blocks 4 --json > profile.json
+  cadence bench engine-profile --cores naive --blocks 4 --json > profile.json
   cadence bench engine-profile --model synth:tiny --length 5s --warmup 2s`
 }
 

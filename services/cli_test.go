@@ -1,6 +1,7 @@
 package services
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -103,6 +104,49 @@ func TestExamplesCanBeRun(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What is set in the environment for a service says the same to every command that reads it.
+func TestEnvironmentOfServicesIsTheirOwn(t *testing.T) {
+	k, err := parser(&CLI{}, io.Discard, io.Discard, func(int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := map[string]bool{"up": true, "ingress": true, "scheduler": true, "worker": true, "analytics": true, "nats": true}
+	meaning := func(f *kong.Flag) string {
+		choices := f.EnumSlice()
+		slices.Sort(choices)
+		return fmt.Sprintf("%s of %q", f.Target.Type(), choices)
+	}
+	of := map[string]string{} // meanings of the services' variables
+	var visit func(n *kong.Node, words string, see func(words, name string, f *kong.Flag))
+	visit = func(n *kong.Node, words string, see func(words, name string, f *kong.Flag)) {
+		for _, f := range n.Flags {
+			for _, name := range f.Envs {
+				see(words, name, f)
+			}
+		}
+		for _, c := range n.Children {
+			visit(c, strings.TrimSpace(words+" "+c.Name), see)
+		}
+	}
+	check := func(words, name string, f *kong.Flag) {
+		if of[name] != "" && of[name] != meaning(f) {
+			t.Errorf("%s of %s is %s, of a service %s", name, words, meaning(f), of[name])
+		}
+	}
+	for _, c := range k.Model.Children {
+		if services[c.Name] {
+			visit(c, c.Name, func(words, name string, f *kong.Flag) {
+				check(words, name, f)
+				of[name] = meaning(f)
+			})
+		}
+	}
+	if of["CADENCE_KV"] == "" || of["CADENCE_WORKER_KV"] == "" {
+		t.Fatalf("%d variables, and none of a worker's", len(of))
+	}
+	visit(k.Model.Node, "", check)
 }
 
 func TestWithoutArgumentsItHelps(t *testing.T) {

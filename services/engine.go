@@ -37,7 +37,7 @@ func (e *engine) Close() error {
 
 // openEngine loads what the flags name; vocabOnly leaves the weights on disk.
 func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, vocabOnly bool) (*engine, error) {
-	if err := e.validate(); err != nil {
+	if err := errors.Join(e.validate(), e.fit(m)); err != nil {
 		return nil, err
 	}
 	switch {
@@ -49,6 +49,7 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 		out, err := openMock(m, e, true)
 		if err == nil {
 			out.model.Speller = nil // as below
+			out.callAlso(e.UpstreamModel)
 		}
 		return out, err
 	}
@@ -81,6 +82,9 @@ func openEngine(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags, 
 		return nil, errors.Join(err, out.Close())
 	}
 	out.model.Aliases = aliases(m, out.model.Name)
+	if m.Backend == backendOpenAI {
+		out.callAlso(e.UpstreamModel)
+	}
 	return out, nil
 }
 
@@ -176,6 +180,9 @@ func contextTokens(e *EngineFlags, trained int) int {
 func aliases(m *ModelFlags, name string) []string {
 	var out []string
 	asked := m.Model
+	if m.Backend == backendOpenAI && m.Tokenizer != "" { // the model is the upstream's
+		asked = ""
+	}
 	if strings.ContainsAny(asked, `/\`) { // a path says nothing to clients
 		asked = ""
 	}

@@ -89,6 +89,22 @@ func TestEngineFlags(t *testing.T) {
 	}
 }
 
+// A flag of an engine that does not run is no flag to ignore.
+func TestFlagsOfAnotherEngine(t *testing.T) {
+	for flag, line := range map[string]string{
+		"mock-profile": "--backend=llama --mock-profile=seed-laptop", "upstream": "--backend=mock --upstream=http://h", "tokenizer": "--backend=mock --tokenizer=mock",
+	} {
+		cli, err := parse(t, append([]string{"up"}, strings.Fields(line)...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = openEngine(t.Context(), testGlobals(t), &cli.Up.ModelFlags, &cli.Up.EngineFlags, false)
+		if !errors.Is(err, ErrFlags) || !strings.Contains(err.Error(), " "+flag+" is ") || !strings.Contains(err.Error(), "want backend ") {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
 // backends are those of this build.
 func backends() []string {
 	if llama.Built {

@@ -36,7 +36,7 @@ type LoadCmd struct {
 	TokenTo   int           `help:"token ids in prompts are less than this" default:"4000"`
 	Probe     bool          `help:"send one short request first, to see what the server takes" default:"true" negatable:""`
 	Answers   string        `help:"exact: answers have the workload's length (max_tokens with ignore_eos); cap: max_tokens is the workload's cap and the model ends where it ends" enum:"exact,cap" default:"exact"`
-	KeepAlive bool          `help:"use connections again; not for a server that closes them without saying so" default:"true" negatable:""`
+	KeepAlive bool          `help:"use connections again; not for a server that closes them without saying so" default:"true" negatable:"" env:"CADENCE_LOAD_KEEP_ALIVE"`
 	Timeout   time.Duration `help:"the client's own limit, from the moment of sending" default:"2m"`
 
 	Workload string        `help:"what is offered: a name, a file, a trace with times of its own (see cadence workload --help), or requests:NATS_URL or requests:DATA_DIR with what a cadence was asked for (its streams; of a stopped one its directory; ?pool=NAME)" default:"seed"`

@@ -50,11 +50,11 @@ func (m *ModelFlags) find(ctx context.Context, report func(done, total int64)) (
 // EngineFlags size the engine.
 type EngineFlags struct {
 	ContextTokens int     `help:"longest prompt + output of a request; 0: what the model was trained for, within kv-tokens" default:"0"`
-	KVTokens      int     `help:"tokens that all requests hold together in the KV cache" default:"16384" name:"kv-tokens"`
+	KVTokens      int     `help:"tokens that all requests hold together in the KV cache; llama rounds up to a multiple of 256, and only whole pages are used" default:"16384" name:"kv-tokens"`
 	Sequences     int     `help:"sequence ids of the engine: those that no running request needs hold cached prefixes (at most 256)" default:"64"`
 	EngineBatch   int     `help:"most tokens that the engine takes in one step" default:"512"`
 	Threads       int     `help:"threads of llama.cpp; more than one can collapse on shared cores" default:"1"`
-	GPULayers     int     `help:"layers offloaded to a GPU; needs a build with one" default:"0" name:"gpu-layers"`
+	GPULayers     int     `help:"layers offloaded to a GPU; needs one, and its back end in backend-dir" default:"0" name:"gpu-layers"`
 	BackendDir    string  `help:"folder of ggml back ends (libggml-*.so), for a GPU" type:"path"`
 	Mock          MockCmd `embed:"" prefix:"mock-"`
 	UpstreamFlags
@@ -101,6 +101,20 @@ func openProfile(nameOrPath string) (*profile.Profile, error) {
 		return nil, fmt.Errorf("%s: %w", nameOrPath, err)
 	}
 	return p, nil
+}
+
+// fit returns ErrFlags for flags that another engine reads than the one that runs.
+func (e *EngineFlags) fit(m *ModelFlags) error {
+	for _, k := range []struct{ flag, value, backend string }{
+		{"mock-profile", e.Mock.Profile, backendMock},
+		{"upstream", e.Upstream, backendOpenAI},
+		{"tokenizer", m.Tokenizer, backendOpenAI},
+	} {
+		if k.value != "" && m.Backend != k.backend {
+			return fmt.Errorf("%w: %s is %s and backend is %s, want backend %s, or no %s", ErrFlags, k.flag, k.value, m.Backend, k.backend, k.flag)
+		}
+	}
+	return nil
 }
 
 // validate returns ErrFlags, naming the flag and what it may be; what only an engine knows of its own limits is left to it.

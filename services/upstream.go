@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 
 // UpstreamFlags say what server runs the engine, with --backend openai.
 type UpstreamFlags struct {
-	Upstream           string        `help:"openai: address of the server: http(s)://host[:port][/prefix], without /v1"`
+	Upstream           string        `help:"openai: address of the server: http(s)://host[:port][/prefix], with or without /v1"`
 	UpstreamKeyFile    string        `help:"openai: file with the server's API key" type:"path"`
 	UpstreamModel      string        `help:"openai: what the server calls the model; empty: its first"`
 	UpstreamDialect    string        `help:"openai: the server's additions to OpenAI's API: llama (llama-server), vllm, plain (none), or auto (found out)" enum:"auto,llama,vllm,plain" default:"auto"`
@@ -26,7 +28,7 @@ type UpstreamFlags struct {
 // config is how the flags use a server with the model's tokenizer.
 func (u *UpstreamFlags) config(e *EngineFlags) (openai.Config, error) {
 	c := openai.DefaultConfig()
-	c.URL, c.UpstreamModel, c.ContextTokens, c.Permits = strings.TrimSuffix(u.Upstream, "/"), u.UpstreamModel, e.ContextTokens, u.Permits
+	c.URL, c.UpstreamModel, c.ContextTokens, c.Permits = upstreamRoot(u.Upstream), u.UpstreamModel, e.ContextTokens, u.Permits
 	c.FirstToken, c.Stall, c.PromptText = u.UpstreamFirstToken, u.UpstreamStall, u.UpstreamPrompt == "text"
 	if u.UpstreamDialect != "auto" {
 		c.Dialect = openai.Dialect(u.UpstreamDialect)
@@ -44,6 +46,21 @@ func (u *UpstreamFlags) config(e *EngineFlags) (openai.Config, error) {
 		}
 	}
 	return c, nil
+}
+
+// upstreamRoot is a server's address without the /v1 that OpenAI's clients want in it.
+func upstreamRoot(address string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(address, "/"), "/v1"), "/")
+}
+
+// callAlso lets clients ask for a model by the name that an upstream has for it; of a file, the name that it would have here.
+func (e *engine) callAlso(name string) {
+	if filepath.Ext(name) == ".gguf" {
+		name = servedName(name)
+	}
+	if m := &e.model; name != "" && name != m.Name && !slices.Contains(m.Aliases, name) {
+		m.Aliases = append([]string{name}, m.Aliases...)
+	}
 }
 
 // openUpstream opens a tokenizer, and stands in front of another server.
@@ -66,6 +83,7 @@ func openUpstream(ctx context.Context, g *Globals, m *ModelFlags, e *EngineFlags
 		return nil, errors.Join(fmt.Errorf("upstream: %w", err), out.Close())
 	}
 	out.backend = b
+	out.callAlso(b.UpstreamModel())
 	out.model.ContextTokens = b.Info().ContextTokens
 	return out, nil
 }

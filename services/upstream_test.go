@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestOpenUpstream(t *testing.T) {
 	if err := os.WriteFile(key, []byte("sk-1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cli, err := parse(t, "worker", "--nats-url=nats://h:1", "--backend=openai", "--tokenizer=mock", "--upstream="+srv.URL+"/", "--upstream-key-file="+key, "--permits=5")
+	cli, err := parse(t, "worker", "--nats-url=nats://h:1", "--backend=openai", "--tokenizer=mock", "--upstream="+srv.URL+"/v1/", "--upstream-key-file="+key, "--permits=5")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +55,27 @@ func TestOpenUpstream(t *testing.T) {
 	if i.Backend != "openai" || i.Model != e.model.Name || i.Vocab != mock.Vocab || i.Sequences != 5 || i.ContextTokens != 777 || e.model.ContextTokens != 777 {
 		t.Errorf("%+v, %+v", i, e.model)
 	}
+	// Clients ask for it as they would ask the server, or by a name of ours.
+	if want := []string{"theirs", "default"}; !slices.Equal(e.model.Aliases, want) {
+		t.Errorf("aliases %q, want %q", e.model.Aliases, want)
+	}
 	// The ingress needs no server.
 	front, err := openEngine(t.Context(), testGlobals(t), &w.ModelFlags, &EngineFlags{KVTokens: 1024, Sequences: 1, EngineBatch: 64, Threads: 1}, true)
 	if err != nil || front.backend != nil || front.model.Name != e.model.Name {
 		t.Errorf("%+v, %v", front, err)
+	}
+}
+
+// An ingress alone is told the server's name for the model, if clients are to use it; of a file, the file's.
+func TestUpstreamName(t *testing.T) {
+	for name, want := range map[string][]string{
+		"": {"default"}, "Qwen/Qwen2.5-0.5B": {"Qwen/Qwen2.5-0.5B", "default"}, "/models/q.gguf": {"q", "default"}, "default": {"default"}, "mock": {"default"},
+	} {
+		m := ModelFlags{Backend: backendOpenAI, Model: "synth:tiny", Tokenizer: backendMock}
+		e, err := openEngine(t.Context(), testGlobals(t), &m, &EngineFlags{KVTokens: 1024, Sequences: 1, EngineBatch: 64, Threads: 1, UpstreamFlags: UpstreamFlags{UpstreamModel: name}}, true)
+		if err != nil || !slices.Equal(e.model.Aliases, want) {
+			t.Errorf("%q: %+v, %v", name, e, err)
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m, streamstest.IgnoreAckWatc
 // Both arms on the mock: figures add up, files are written, nothing is left running.
 func TestProfile(t *testing.T) {
 	o := DefaultOptions()
-	o.On, o.KV, o.Blocks, o.Length, o.Warmup = "mock", Naive, 2, 500*time.Millisecond, 200*time.Millisecond
+	o.On, o.Cores, o.Blocks, o.Length, o.Warmup = "mock", Naive, 2, 500*time.Millisecond, 200*time.Millisecond
 	o.KVTokens, o.Out = 8192, t.TempDir()
 	r, err := Profile(t.Context(), o)
 	if err != nil {

@@ -24,8 +24,8 @@ type Options struct {
 	ModelDir string `help:"directory of models; empty: the user's cache" type:"path"`
 	Threads  int    `help:"threads of llama.cpp; with one, the CPU profile sees all of it" default:"1"`
 
-	// KV names the second arm; Fast: there is none.
-	KV     string        `help:"fast, or naive: alternate with pages and a prefix tree that search everything, as tests do" enum:"fast,naive" default:"fast" name:"kv"`
+	// Cores names the second arm; Fast: there is none.
+	Cores  string        `help:"pages and prefix tree: fast, or naive: alternate with those that search everything, as tests do" enum:"fast,naive" default:"fast"`
 	Blocks int           `help:"blocks of each arm" default:"2"`
 	Length time.Duration `help:"measured length of a block" default:"30s"`
 	Warmup time.Duration `help:"load before it, which fills the prefix cache" default:"10s"`
@@ -48,7 +48,7 @@ type Options struct {
 // DefaultOptions returns the defaults of the flags.
 func DefaultOptions() Options {
 	return Options{
-		On: "llama", Model: "synth:120m", Threads: 1, KV: Fast, Blocks: 2, Length: 30 * time.Second, Warmup: 10 * time.Second,
+		On: "llama", Model: "synth:120m", Threads: 1, Cores: Fast, Blocks: 2, Length: 30 * time.Second, Warmup: 10 * time.Second,
 		Batch: 16, KVTokens: 16384, SharedRatio: 0.9, SystemTokens: 256, TailTokens: 32, OutputTokens: 64, Seed: 1,
 	}
 }
@@ -64,7 +64,7 @@ func (o *Options) Validate() error {
 	}{
 		{"on", o.On == "llama" || o.On == "mock", o.On, "llama, mock"},
 		{"threads", o.Threads >= 1, o.Threads, "1 and more"},
-		{"kv", o.KV == Fast || o.KV == Naive, o.KV, "fast, naive"},
+		{"cores", o.Cores == Fast || o.Cores == Naive, o.Cores, "fast, naive"},
 		{"blocks", o.Blocks >= 1, o.Blocks, "1 and more"},
 		{"length", o.Length > 0, o.Length, "more than 0"},
 		{"warmup", o.Warmup >= 0, o.Warmup, "0 and more"},

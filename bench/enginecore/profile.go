@@ -82,7 +82,7 @@ func Profile(ctx context.Context, o Options) (rep *Report, err error) {
 		return nil, err
 	}
 	arms := []string{Fast}
-	if o.KV == Naive {
+	if o.Cores == Naive {
 		arms = []string{Fast, Naive}
 	}
 	p := &profiler{o: &o, l: l, profiles: map[string][]*profile.Profile{}, blocks: map[string][]*block{}}

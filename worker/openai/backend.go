@@ -162,6 +162,9 @@ func (b *Backend) poke() {
 	}
 }
 
+// UpstreamModel is what the server calls the model.
+func (b *Backend) UpstreamModel() string { return b.cfg.UpstreamModel }
+
 // Usage implements worker.UsageReporter.
 func (b *Backend) Usage(seq batch.SeqID) (worker.Usage, bool) {
 	s := b.seqs[seq]
