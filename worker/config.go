@@ -90,7 +90,7 @@ func (c *Config) Validate() error {
 		{"fence_after", c.FenceAfter > c.Heartbeat, c.FenceAfter, "more than heartbeat"},
 		{"grace", c.Grace >= 0, c.Grace, "0 and more"},
 		{"step_sample", c.StepSample >= 1, c.StepSample, "1 (all) and more"},
-		{"remember", c.Remember >= 1, c.Remember, "1 and more"},
+		{"remember", c.Remember >= 1 && c.Remember <= 1<<24, c.Remember, "1 to 16777216"},
 	} {
 		if !k.ok {
 			return fmt.Errorf("%w: %s is %v, allowed: %s", ErrConfig, k.key, k.value, k.allowed)

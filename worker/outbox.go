@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -127,12 +128,36 @@ func (p *publisher) send(r *run) {
 		}
 		if err := p.wire.PublishChunk(r.req.Ingress, &c); err != nil {
 			p.log.Error("tokens not sent", "request_id", string(r.req.ID), "attempt", r.attempt, "error", err)
+			if errors.Is(err, schema.ErrInvalid) && (b.finish != nil || b.fault != nil) {
+				p.spoiled(r, err)
+				return
+			}
 		}
 		p.kept.keep(p.now(), r.req.Ingress, &c)
 	}
 	for i := range b.notes {
-		if err := p.events.Emit(r.event(&b.notes[i], r.life.id, p.model)); err != nil {
-			p.log.Error("event not emitted", "request_id", string(r.req.ID), "type", string(b.notes[i].typ), "error", err)
+		n := &b.notes[i]
+		err := p.events.Emit(r.event(n, r.life.id, p.model))
+		if err == nil {
+			continue
 		}
+		p.log.Error("event not emitted", "request_id", string(r.req.ID), "type", string(n.typ), "error", err)
+		if errors.Is(err, schema.ErrInvalid) && n.typ.Terminal() {
+			p.spoiled(r, err)
+		}
+	}
+}
+
+// spoiled ends a run whose end cannot be told as it is: without any, its client and the scheduler would wait for ever.
+func (p *publisher) spoiled(r *run, why error) {
+	n := note{typ: schema.Failed, time: wall(), reason: string(schema.FailedEngine), message: why.Error(), output: r.sending.index}
+	fault := &schema.Error{Code: schema.FailedEngine, Message: n.message}
+	c := schema.Chunk{Request: r.req.ID, Attempt: r.attempt, Index: r.sending.index, Error: fault}
+	if err := p.wire.PublishChunk(r.req.Ingress, &c); err != nil {
+		p.log.Error("failure not sent", "request_id", string(r.req.ID), "attempt", r.attempt, "error", err)
+	}
+	p.kept.keep(p.now(), r.req.Ingress, &c)
+	if err := p.events.Emit(r.event(&n, r.life.id, p.model)); err != nil {
+		p.log.Error("failure not emitted", "request_id", string(r.req.ID), "error", err)
 	}
 }

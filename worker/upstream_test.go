@@ -19,6 +19,7 @@ type elsewhere struct {
 	endsAt int // 0: never
 	rows   int
 	usage  worker.Usage
+	lies   atomic.Int32 // ends with impossible counts
 }
 
 func (e *elsewhere) Healthy() error {
@@ -42,7 +43,12 @@ func (e *elsewhere) Step(b *batch.Batch, rows []batch.Row) error {
 	return nil
 }
 
-func (e *elsewhere) Usage(batch.SeqID) (worker.Usage, bool) { return e.usage, e.usage.Finish != "" }
+func (e *elsewhere) Usage(batch.SeqID) (worker.Usage, bool) {
+	if e.lies.Add(-1) >= 0 {
+		return worker.Usage{PromptTokens: -3, OutputTokens: -5, Finish: schema.FinishStop}, true
+	}
+	return e.usage, e.usage.Finish != ""
+}
 
 func (r *rig) runElsewhere(e *elsewhere, m *mock.Config) {
 	r.t.Helper()
@@ -133,4 +139,26 @@ func TestEngineEndsAndCounts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Counts that cannot be true end the request, for its client and in the log, and the worker goes on.
+func TestImpossibleCountsFailTheRequest(t *testing.T) {
+	r := newRig(t)
+	e := &elsewhere{endsAt: 4}
+	e.lies.Store(1)
+	r.runElsewhere(e, nil)
+	req := newRequest(t, []int32{1, 2, 3}, 10)
+	req.IgnoreEOS = true
+	r.accept(req, 1)
+	if a := r.answer(req.ID, 1, 0); a.finish != nil || a.fault == nil || a.fault.Code != schema.FailedEngine {
+		t.Errorf("finish %+v, fault %+v", a.finish, a.fault)
+	}
+	events := r.settled(req.ID, 1)
+	if last := events[len(events)-1]; last.Type != schema.Failed || last.Reason != string(schema.FailedEngine) {
+		t.Errorf("%+v", last)
+	}
+	again := newRequest(t, []int32{1, 2, 3}, 5)
+	again.IgnoreEOS = true
+	r.accept(again, 1)
+	r.answer(again.ID, 1, 0).check(t, say(again, 1, 5), textOf(t, say(again, 1, 5)...), schema.FinishLength)
 }

@@ -138,6 +138,12 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
+// plausible reports whether a server counted at all, and in numbers that can be true; ours stand otherwise.
+func (u *usage) plausible() bool {
+	const most = 1 << 24 // more than any context
+	return u != nil && u.Prompt >= 0 && u.Prompt <= most && u.Completion >= 0 && u.Completion <= most
+}
+
 // delta is what an event of a stream said.
 type delta struct {
 	text   []byte

@@ -72,7 +72,7 @@ func (s *stream) counts() (worker.Usage, bool) {
 	if s.given < len(s.ids) {
 		u.Finish = schema.FinishLength // there was more than max_tokens, as we count
 	}
-	if s.usage != nil {
+	if s.usage.plausible() {
 		u.PromptTokens, u.OutputTokens = max(0, s.usage.Prompt-s.resumed), s.usage.Completion
 		u.CachedTokens = min(max(0, s.usage.Details.Cached), u.PromptTokens)
 	}
