@@ -124,6 +124,19 @@ $(TORCH)/done: models/story/requirements.txt
 bench: ## run every Go benchmark once (BENCHTIME=10x COUNT=10 for figures)
 	go test -tags '$(TAGS)' -run '^$$' -bench . -benchtime=$(or $(BENCHTIME),1x) -count=$(or $(COUNT),1) ./...
 
+.PHONY: gate
+gate: build ## look for regressions in 90 seconds, on the mock engine; once more if the first run says nothing
+	@status=0; $(BIN) gate $(ARGS) || status=$$?; [ $$status != 2 ] || { status=0; $(BIN) gate $(ARGS) || status=$$?; }; exit $$status
+
+.PHONY: prove-gate
+prove-gate: build ## show that the gate finds a regression: one request at a time must end with status 1, and no other
+	@status=0; $(BIN) gate --up-args=--worker-max-batch=1 || status=$$?; \
+	  [ $$status = 1 ] || { echo "the gate ended with status $$status, want 1" >&2; exit 1; }; echo "The gate found it."
+
+.PHONY: refresh-gate
+refresh-gate: build ## measure anew what the gate expects, on purpose (bench/gate/budget.json); ARGS="--passes 5"
+	$(BIN) gate --refresh $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
 	@for pkg in $$(go list ./...); do \

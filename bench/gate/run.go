@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/ladder"
@@ -35,15 +34,21 @@ type Report struct {
 
 // Run measures under the budget's settings and judges.
 func Run(ctx context.Context, b *Budget, o Options) (*Report, error) {
-	got, err := measure(ctx, &b.Settings, &o, "gate")
-	if err != nil {
-		return nil, err
+	var got []Sample
+	for i := range b.Settings.Rates {
+		s, err := measure(ctx, &b.Settings, &o, "gate", i)
+		if err != nil {
+			return nil, err
+		}
+		got = append(got, s)
 	}
 	return &Report{Verdict: Judge(b, got), Budget: b, Samples: got, Sources: provenance.Sources(), UpArgs: o.UpArgs}, nil
 }
 
-// Refresh measures several times and makes a budget of it. A pass that says nothing is measured again, at most as often as
-// there are passes.
+// attempts is how often a run that says nothing is begun.
+const attempts = 3
+
+// Refresh measures several times and makes a budget of it. A run that says nothing is done again, up to three times.
 func Refresh(ctx context.Context, s Settings, passes int, o Options) (*Budget, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -51,17 +56,22 @@ func Refresh(ctx context.Context, s Settings, passes int, o Options) (*Budget, e
 	if passes < 1 {
 		return nil, fmt.Errorf("%w: %d passes, allowed: 1 and more", ErrBudget, passes)
 	}
-	var all [][]Sample
-	for i := 1; len(all) < passes; i++ {
-		got, err := measure(ctx, &s, &o, fmt.Sprintf("pass-%d", i))
-		if err != nil {
-			return nil, err
+	all := make([][]Sample, passes)
+	for pass := range all {
+		for i := range s.Rates {
+			var got Sample
+			for attempt := 1; ; attempt++ {
+				var err error
+				if got, err = measure(ctx, &s, &o, fmt.Sprintf("pass-%d.%d", pass+1, attempt), i); err != nil {
+					return nil, err
+				}
+				if got.usable() || attempt == attempts {
+					break
+				}
+				o.Log.Warn("the run says nothing", "rate_per_s", got.Rate, "attempt", attempt, "why", got.Invalid)
+			}
+			all[pass] = append(all[pass], got)
 		}
-		if bad := slices.IndexFunc(got, func(s Sample) bool { return !s.usable() }); bad >= 0 && i < 2*passes {
-			o.Log.Warn("the pass says nothing", "rate_per_s", got[bad].Rate, "why", got[bad].Invalid)
-			continue
-		}
-		all = append(all, got)
 	}
 	b, err := budgetOf(&s, all)
 	if err != nil {
@@ -71,24 +81,21 @@ func Refresh(ctx context.Context, s Settings, passes int, o Options) (*Budget, e
 	return b, nil
 }
 
-// measure does one run at each rate.
-func measure(ctx context.Context, s *Settings, o *Options, name string) ([]Sample, error) {
-	var out []Sample
-	for i, rate := range s.Rates {
-		d := &ladder.Definition{Name: "gate", Arms: []ladder.Arm{{Name: name, Args: o.UpArgs}}, Workload: s.Workload, Profile: s.Profile, SLO: &s.SLO,
-			Length: s.Length, Warmup: s.Warmup, Drain: s.Drain, Args: s.Args}
-		job := ladder.Job{ID: fmt.Sprintf("%s_r%g_s%d", name, rate, s.Seed), Order: i, Arm: name, Rate: rate, Seed: s.Seed}
-		run, rows, err := ladder.Single(ctx, ladder.Options{Definition: d, On: ladder.Mock, Dir: o.Dir, Executable: o.Executable, Version: o.Version, Log: o.Log}, job)
-		if err != nil {
-			return nil, err
-		}
-		sample := sampleOf(run, rows)
-		o.Log.Info("measured", "rate_per_s", rate, "goodput_per_s", fmt.Sprintf("%.3f", sample.Goodput), "ttft_p99", sample.TTFT99.Round(time.Millisecond),
-			"e2e_p99", sample.E2E99.Round(time.Millisecond), "requests", sample.Requests, "canary_tokens_per_s", fmt.Sprintf("%.1f", sample.Canary), "lag_max", sample.LagMax.Round(time.Microsecond),
-			"records", filepath.Join(o.Dir, "runs", job.ID))
-		out = append(out, sample)
+// measure does the run at the i-th rate.
+func measure(ctx context.Context, s *Settings, o *Options, name string, i int) (Sample, error) {
+	rate := s.Rates[i]
+	d := &ladder.Definition{Name: "gate", Arms: []ladder.Arm{{Name: name, Args: o.UpArgs}}, Workload: s.Workload, Profile: s.Profile, SLO: &s.SLO,
+		Length: s.Length, Warmup: s.Warmup, Drain: s.Drain, Args: s.Args}
+	job := ladder.Job{ID: fmt.Sprintf("%s_r%g_s%d", name, rate, s.Seed), Order: i, Arm: name, Rate: rate, Seed: s.Seed}
+	run, rows, err := ladder.Single(ctx, ladder.Options{Definition: d, On: ladder.Mock, Dir: o.Dir, Executable: o.Executable, Version: o.Version, Log: o.Log}, job)
+	if err != nil {
+		return Sample{}, err
 	}
-	return out, nil
+	sample := sampleOf(run, rows)
+	o.Log.Info("measured", "rate_per_s", rate, "goodput_per_s", fmt.Sprintf("%.3f", sample.Goodput), "ttft_p99", sample.TTFT99.Round(time.Millisecond),
+		"e2e_p99", sample.E2E99.Round(time.Millisecond), "requests", sample.Requests, "canary_tokens_per_s", fmt.Sprintf("%.1f", sample.Canary), "lag_max", sample.LagMax.Round(time.Microsecond),
+		"records", filepath.Join(o.Dir, "runs", job.ID))
+	return sample, nil
 }
 
 // Write writes the report for people.

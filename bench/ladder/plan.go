@@ -30,7 +30,7 @@ func (d *Definition) Plan() []Job {
 			for s, seed := range d.Seeds {
 				for k := range n {
 					j := Job{Order: len(jobs), Block: block, Arm: arms[(first+s+k)%n], Seed: seed}
-					at := ""
+					var at string
 					if len(d.Rates) > 0 {
 						j.Rate = d.Rates[point]
 						at = "r" + number(j.Rate)

@@ -209,7 +209,7 @@ func TestGoesOnWhereItStopped(t *testing.T) {
 	f = twoArms()
 	o := mustOptions(t, dir)
 	o.RetryInvalid = true
-	if res, err = execute(t.Context(), o, f); err != nil || len(f.runs) != 8 {
+	if _, err = execute(t.Context(), o, f); err != nil || len(f.runs) != 8 {
 		t.Errorf("%v, %v", f.runs, err)
 	}
 	f = twoArms()
