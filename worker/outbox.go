@@ -137,6 +137,9 @@ func (p *publisher) send(r *run) {
 	}
 	for i := range b.notes {
 		n := &b.notes[i]
+		if n.typ == schema.Failed {
+			p.log.Warn("request failed", "request_id", string(r.req.ID), "attempt", r.attempt, "reason", n.reason, "error", n.message)
+		}
 		err := p.events.Emit(r.event(n, r.life.id, p.model))
 		if err == nil {
 			continue
