@@ -48,8 +48,10 @@ type Speed struct {
 type Config struct {
 	Source   workload.Source
 	Arrivals iter.Seq[time.Duration] // since the start, ascending; the i-th is that of Source.Request(i)
-	Requests int                     // the most that arrive; 0: all of Arrivals
-	Seed     uint64                  // of ids and of generated tokens; Source and Arrivals have their own
+	// Requests is the most that arrive; 0: all of Arrivals. The run's Length is then the time at which the next would have come,
+	// and there is no Tail.
+	Requests int
+	Seed     uint64 // of ids and of generated tokens; Source and Arrivals have their own
 
 	Profile Engine // of every worker
 	Workers int    // ≥ 1
@@ -112,6 +114,8 @@ func (c *Config) Validate() error {
 		return bad("requests", c.Requests, "0 (all) and more")
 	case c.Length <= 0:
 		return bad("length", c.Length, "more than 0")
+	case c.Requests > 0 && c.Tail > 0:
+		return bad("tail", c.Tail, "0 where requests are limited")
 	case c.Warmup < 0 || c.Tail < 0 || c.Warmup+c.Tail >= c.Length:
 		return bad("warmup + tail", c.Warmup+c.Tail, "0 to below length")
 	}

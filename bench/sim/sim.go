@@ -76,7 +76,11 @@ func Run(ctx context.Context, cfg Config) (*record.Run, error) {
 		return nil, err
 	}
 	for at := range cfg.Arrivals {
-		if cfg.Requests > 0 && s.offered == cfg.Requests || !s.walk(ctx, at) {
+		if cfg.Requests > 0 && s.offered == cfg.Requests {
+			s.run.Length = at // rates are of the time that requests arrived in
+			break
+		}
+		if !s.walk(ctx, at) {
 			break
 		}
 		s.now = at

@@ -291,6 +291,16 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
+// Rates of a run that is cut off after so many requests are of the time in which they came.
+func TestRequestsEndTheRun(t *testing.T) {
+	c := seedConfig(t, 1, time.Hour, 1)
+	c.Requests = 100
+	run, rows := simulate(t, c)
+	if last := rows[len(rows)-1].Intended; len(rows) != 100 || run.Length <= last || run.Length > last+10*time.Second {
+		t.Errorf("%d requests, the last after %v, in %v", len(rows), last, run.Length)
+	}
+}
+
 func TestTimeouts(t *testing.T) {
 	slow := func(read, client time.Duration) []record.Request {
 		c, _ := oneToken(4, 1, 1, 1, func(*rand.Rand) int { return 1000 })
@@ -370,6 +380,7 @@ func TestWhatFails(t *testing.T) {
 		"source":       func(c *Config) { c.Source = nil },
 		"workers":      func(c *Config) { c.Workers = 0 },
 		"requests":     func(c *Config) { c.Requests = -1 },
+		"tail":         func(c *Config) { c.Requests, c.Tail = 9, time.Second },
 		"length":       func(c *Config) { c.Length = 0 },
 		"warmup":       func(c *Config) { c.Warmup = time.Hour },
 		"read_timeout": func(c *Config) { c.ReadTimeout = -1 },
