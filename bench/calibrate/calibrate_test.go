@@ -77,8 +77,8 @@ func TestFitUnderNoise(t *testing.T) {
 	steps := synthetic(p, 0.02, rng)
 	hit := 0
 	for i := range steps {
-		if i%17 == 0 {
-			steps[i].Took *= 5
+		if i%4 == 0 {
+			steps[i].Took = time.Duration(float64(steps[i].Took)*1.5) + time.Duration(rng.IntN(100))*time.Millisecond
 			hit++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -18,7 +19,8 @@ var ErrFit = errors.New("calibrate: no fit")
 const (
 	heldOutPart = 5    // one in so many steps is held out
 	most        = 1500 // steps that one regression takes: its memory grows with their square
-	disturbed   = 6    // a step is disturbed if its error is so many times the median one from the median error
+	trimmings   = 10   // how often what is disturbed is told anew, at most
+	disturbed   = 6    // a step is disturbed if its error is so many times the median distance from the median error
 )
 
 // Fitted is what steps came to.
@@ -57,15 +59,25 @@ func Fit(steps []Step, batches []int, seed uint64) (*Fitted, error) {
 		}
 	}
 	out := &Fitted{}
+	// Least squares believe whatever is far off. So first only the quickest of like steps, then all that are near what those say.
 	var err error
-	if out.Cost, err = solve(train, batches); err != nil {
-		return nil, err
+	if out.Cost, err = solve(quickest(train), batches); err != nil {
+		if out.Cost, err = solve(train, batches); err != nil {
+			return nil, err
+		}
 	}
-	calm := undisturbed(train, &out.Cost)
+	var calm []Step
+	for range trimmings {
+		before := len(calm)
+		calm = undisturbed(train, &out.Cost)
+		if out.Cost, err = solve(calm, batches); err != nil {
+			return nil, err
+		}
+		if len(calm) == before {
+			break
+		}
+	}
 	out.Disturbed = len(train) - len(calm)
-	if out.Cost, err = solve(calm, batches); err != nil {
-		return nil, err
-	}
 	out.Fit = profile.Fit{Steps: len(calm), HeldOut: len(held), R2: determination(calm, &out.Cost)}
 	errs := relative(held, &out.Cost)
 	out.Fit.ErrorP50, out.Fit.ErrorP95 = quantile(sizes(errs), 0.5), quantile(sizes(errs), 0.95)
@@ -230,18 +242,51 @@ func least(steps []Step, point func(*Step) (x []float64, y float64)) ([]float64,
 	return out, nil
 }
 
-// undisturbed leaves out what is far off.
-func undisturbed(steps []Step, c *profile.Cost) []Step {
-	e := relative(steps, c)
-	middle := quantile(e, 0.5)
-	spread := make([]float64, len(e))
-	for i := range e {
-		spread[i] = math.Abs(e[i] - middle)
+// quickest returns the steps that are not much slower than the first quarter of their like: equal but for the context, which
+// differs by less than a factor of two. Steps with fewer than three others like them are left out: most of the mixed ones.
+func quickest(steps []Step) []Step {
+	type kind struct{ prefill, decodes, context int }
+	like := map[kind][]float64{}
+	key := func(s *Step) kind { return kind{s.Prefill, s.Decodes, bits.Len(uint(s.Context))} }
+	for i := range steps {
+		k := key(&steps[i])
+		like[k] = append(like[k], float64(steps[i].Took))
 	}
-	limit := disturbed * max(quantile(spread, 0.5), 0.005)
+	limit := map[kind]float64{}
+	for k, took := range like {
+		if len(took) >= 4 {
+			limit[k] = 1.3 * quantile(took, 0.25)
+		}
+	}
 	var out []Step
 	for i := range steps {
-		if spread[i] <= limit {
+		if float64(steps[i].Took) <= limit[key(&steps[i])] {
+			out = append(out, steps[i])
+		}
+	}
+	return out
+}
+
+// undisturbed leaves out what is far off, as a ratio, from what is usual among steps of its kind.
+func undisturbed(steps []Step, c *profile.Cost) []Step {
+	errs := relative(steps, c)
+	off := map[string][]float64{}
+	for i := range errs {
+		errs[i] = math.Log1p(max(errs[i], -0.999)) // as far off where it is too much as where it is too little
+		off[steps[i].Kind()] = append(off[steps[i].Kind()], errs[i])
+	}
+	middle, limit := map[string]float64{}, map[string]float64{}
+	for kind, e := range off {
+		middle[kind] = quantile(e, 0.5)
+		spread := make([]float64, len(e))
+		for i := range e {
+			spread[i] = math.Abs(e[i] - middle[kind])
+		}
+		limit[kind] = disturbed * max(quantile(spread, 0.5), 0.005)
+	}
+	var out []Step
+	for i := range steps {
+		if kind := steps[i].Kind(); math.Abs(errs[i]-middle[kind]) <= limit[kind] {
 			out = append(out, steps[i])
 		}
 	}
