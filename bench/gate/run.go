@@ -32,11 +32,11 @@ type Report struct {
 	UpArgs  []string `json:"up_args,omitempty"`
 }
 
-// Run measures under the budget's settings and judges.
+// Run measures under the budget's settings and judges. A run that says nothing is done again, up to three times.
 func Run(ctx context.Context, b *Budget, o Options) (*Report, error) {
 	var got []Sample
-	for i := range b.Settings.Rates {
-		s, err := measure(ctx, &b.Settings, &o, "gate", i)
+	for i := range b.Points {
+		s, err := try(ctx, &b.Settings, &o, "gate", i, func(s *Sample) []string { return complaints(&b.Points[i].Sample, s) })
 		if err != nil {
 			return nil, err
 		}
@@ -59,16 +59,9 @@ func Refresh(ctx context.Context, s Settings, passes int, o Options) (*Budget, e
 	all := make([][]Sample, passes)
 	for pass := range all {
 		for i := range s.Rates {
-			var got Sample
-			for attempt := 1; ; attempt++ {
-				var err error
-				if got, err = measure(ctx, &s, &o, fmt.Sprintf("pass-%d.%d", pass+1, attempt), i); err != nil {
-					return nil, err
-				}
-				if got.usable() || attempt == attempts {
-					break
-				}
-				o.Log.Warn("the run says nothing", "rate_per_s", got.Rate, "attempt", attempt, "why", got.Invalid)
+			got, err := try(ctx, &s, &o, fmt.Sprintf("pass-%d", pass+1), i, func(s *Sample) []string { return s.Invalid })
+			if err != nil {
+				return nil, err
 			}
 			all[pass] = append(all[pass], got)
 		}
@@ -79,6 +72,21 @@ func Refresh(ctx context.Context, s Settings, passes int, o Options) (*Budget, e
 	}
 	b.Time, b.Sources = time.Now().UTC(), provenance.Sources()
 	return b, nil
+}
+
+// try measures until there is nothing to complain of, or no attempt left.
+func try(ctx context.Context, s *Settings, o *Options, name string, i int, complaints func(*Sample) []string) (Sample, error) {
+	for attempt := 1; ; attempt++ {
+		got, err := measure(ctx, s, o, fmt.Sprintf("%s.%d", name, attempt), i)
+		if err != nil {
+			return got, err
+		}
+		why := complaints(&got)
+		if len(why) == 0 || attempt == attempts {
+			return got, nil
+		}
+		o.Log.Warn("the run says nothing and is done again", "rate_per_s", got.Rate, "attempt", attempt, "why", why)
+	}
 }
 
 // measure does the run at the i-th rate.

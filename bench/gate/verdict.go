@@ -103,15 +103,7 @@ func Judge(b *Budget, got []Sample) Verdict {
 			continue
 		}
 		s := &got[at]
-		for _, why := range s.Invalid {
-			note("at %g requests/s: %s", s.Rate, why)
-		}
-		if least := p.Canary * (1 - CanarySlower); s.Canary < least || s.Canary == 0 {
-			note("at %g requests/s: the canary did %.1f tokens/s, less than %.1f: the machine is too slow or too busy", s.Rate, s.Canary, least)
-		}
-		if least := float64(p.Requests) * (1 - RequestsFewer); float64(s.Requests) < least || s.Requests == 0 {
-			note("at %g requests/s: %d requests were measured, less than %.0f", s.Rate, s.Requests, least)
-		}
+		v.Invalid = append(v.Invalid, complaints(p, s)...)
 		for k := range metrics {
 			v.Lines = append(v.Lines, compare(&metrics[k], p, s))
 		}
@@ -123,6 +115,24 @@ func Judge(b *Budget, got []Sample) Verdict {
 		v.Exit = Regression
 	}
 	return v
+}
+
+// complaints are why a sample says nothing about what the budget expects at its rate.
+func complaints(p, s *Sample) []string {
+	var all []string
+	note := func(format string, args ...any) {
+		all = append(all, fmt.Sprintf("at %g requests/s: ", s.Rate)+fmt.Sprintf(format, args...))
+	}
+	for _, why := range s.Invalid {
+		note("%s", why)
+	}
+	if least := p.Canary * (1 - CanarySlower); s.Canary < least || s.Canary == 0 {
+		note("the canary did %.1f tokens/s, less than %.1f: the machine is too slow or too busy", s.Canary, least)
+	}
+	if least := float64(p.Requests) * (1 - RequestsFewer); float64(s.Requests) < least || s.Requests == 0 {
+		note("%d requests were measured, less than %.0f", s.Requests, least)
+	}
+	return all
 }
 
 func compare(m *metric, budget, got *Sample) Line {
