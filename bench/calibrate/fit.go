@@ -61,8 +61,8 @@ func Fit(steps []Step, batches []int, seed uint64) (*Fitted, error) {
 	out := &Fitted{}
 	// Least squares believe whatever is far off. So first only the quickest of like steps, then all that are near what those say.
 	var err error
-	if out.Cost, err = solve(quickest(train), batches); err != nil {
-		if out.Cost, err = solve(train, batches); err != nil {
+	if out.Cost, err = solve(quickest(train), batches, nil); err != nil {
+		if out.Cost, err = solve(train, batches, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -70,7 +70,7 @@ func Fit(steps []Step, batches []int, seed uint64) (*Fitted, error) {
 	for range trimmings {
 		before := len(calm)
 		calm = undisturbed(train, &out.Cost)
-		if out.Cost, err = solve(calm, batches); err != nil {
+		if out.Cost, err = solve(calm, batches, &out.Cost); err != nil {
 			return nil, err
 		}
 		if len(calm) == before {
@@ -99,8 +99,18 @@ func Fit(steps []Step, batches []int, seed uint64) (*Fitted, error) {
 	return out, nil
 }
 
-// solve is the regression itself.
-func solve(steps []Step, batches []int) (c profile.Cost, err error) {
+// solve is the regression itself: the errors that it makes least are those in proportion to what before says that a step
+// takes; nil: to what it took.
+func solve(steps []Step, batches []int, before *profile.Cost) (c profile.Cost, err error) {
+	weight := func(s *Step) float64 {
+		if before != nil {
+			p := profile.Profile{Cost: *before}
+			if said := p.Step(s.Prefill, s.Decodes, s.Context); said > s.Took/8 {
+				return 1 / float64(said)
+			}
+		}
+		return 1 / float64(s.Took)
+	}
 	var decode, prefill []Step
 	for _, s := range steps {
 		if s.Prefill == 0 {
@@ -132,7 +142,7 @@ func solve(steps []Step, batches []int) (c profile.Cost, err error) {
 	}
 	total := make([]float64, len(seen))
 	for context := true; ; context = false {
-		k, err := least(decode, func(s *Step) ([]float64, float64) { return x(s, context), float64(s.Took) })
+		k, err := least(decode, weight, func(s *Step) ([]float64, float64) { return x(s, context), float64(s.Took) })
 		if err != nil {
 			return c, err
 		}
@@ -157,7 +167,7 @@ func solve(steps []Step, batches []int) (c profile.Cost, err error) {
 		}
 	}
 	// Steps with prefill: what is left after those that decode beside it. Alone, it also pays what every step costs.
-	k, err := least(prefill, func(s *Step) ([]float64, float64) {
+	k, err := least(prefill, weight, func(s *Step) ([]float64, float64) {
 		alone := 0.0
 		if s.Decodes == 0 {
 			alone = 1
@@ -201,38 +211,38 @@ func hats(at []int, n int) []float64 {
 	return w
 }
 
-// least returns the coefficients of a linear regression, the constant first. A variable that never changes gets 0.
-func least(steps []Step, point func(*Step) (x []float64, y float64)) ([]float64, error) {
+// least returns the coefficients of a weighted linear regression, the constant first. A variable that never changes gets 0.
+func least(steps []Step, weight func(*Step) float64, point func(*Step) (x []float64, y float64)) ([]float64, error) {
 	if len(steps) == 0 {
 		return nil, fmt.Errorf("%w: no step has prefill, or none has not", ErrFit)
 	}
 	var xs [][]float64
-	var ys []float64
-	for i := range steps[:min(len(steps), most)] { // they come in a random order
+	var ys, ws []float64
+	for i := range steps[:min(len(steps), most/2)] { // they come in a random order
 		x, y := point(&steps[i])
-		xs, ys = append(xs, x), append(ys, y)
+		xs, ys, ws = append(xs, append([]float64{1}, x...)), append(ys, y), append(ws, weight(&steps[i]))
 	}
-	var vary []int
-	for v := range xs[0] {
+	vary := []int{0} // the constant is a variable: its weights are not equal
+	for v := 1; v < len(xs[0]); v++ {
 		if slices.ContainsFunc(xs, func(x []float64) bool { return x[v] != xs[0][v] }) {
 			vary = append(vary, v)
 		}
 	}
+	// Each step comes with its mirror image, so that the regression's own constant is 0.
 	r := new(regression.Regression)
 	for i, x := range xs {
-		own := make([]float64, len(vary))
+		own, mirror := make([]float64, len(vary)), make([]float64, len(vary))
 		for k, v := range vary {
-			own[k] = x[v]
+			own[k], mirror[k] = ws[i]*x[v], -ws[i]*x[v]
 		}
-		r.Train(regression.DataPoint(ys[i], own))
+		r.Train(regression.DataPoint(ws[i]*ys[i], own), regression.DataPoint(-ws[i]*ys[i], mirror))
 	}
 	if err := r.Run(); err != nil {
 		return nil, fmt.Errorf("%w: %d steps: %w", ErrFit, len(steps), err)
 	}
-	out := make([]float64, len(xs[0])+1)
-	out[0] = r.Coeff(0)
+	out := make([]float64, len(xs[0]))
 	for k, v := range vary {
-		out[v+1] = r.Coeff(k + 1)
+		out[v] = r.Coeff(k + 1)
 	}
 	for _, c := range out {
 		if math.IsNaN(c) || math.IsInf(c, 0) {
