@@ -18,7 +18,7 @@ func (r *Report) Plot(file string) error {
 	p.X.Label.Text, p.Y.Label.Text = "by the profile (ms)", "measured (ms)"
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
-	colors := map[string]color.RGBA{"prefill": {R: 0x1f, G: 0x77, B: 0xb4, A: 0x90}, "decode": {R: 0x2c, G: 0xa0, B: 0x2c, A: 0x90}, "mixed": {R: 0xd6, G: 0x27, B: 0x28, A: 0x90}}
+	colors := map[string]color.NRGBA{"prefill": {R: 0x1f, G: 0x77, B: 0xb4, A: 0x90}, "decode": {R: 0x2c, G: 0xa0, B: 0x2c, A: 0x90}, "mixed": {R: 0xd6, G: 0x27, B: 0x28, A: 0x90}}
 	least, most := 0.0, 0.0
 	for _, kind := range []string{"prefill", "mixed", "decode"} {
 		var points plotter.XYs
