@@ -92,7 +92,8 @@ func (f *Form) Request(r *workload.Request) *Request {
 	}
 	b = append(b, `,"stream":true,"stream_options":{"include_usage":true}`...)
 	b = append(b, f.Extra...)
-	out.Body = append(b, '}')
+	b = append(b, '}')
+	out.Body = b
 	if f.Name != "" {
 		out.ClientID = f.Name + "-" + strconv.Itoa(r.Index)
 	}

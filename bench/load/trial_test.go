@@ -166,7 +166,7 @@ func TestWhatServersDo(t *testing.T) {
 				t.Fatalf("%+v", r)
 			}
 		case "reason", "busy", "hold":
-			if want := map[string]time.Duration{"reason": 2, "busy": 3, "hold": 4}[r.Kind] * time.Second; r.RetryAfter != want || r.TTFT != -1 || r.PromptTokens != 3 {
+			if want := map[string]time.Duration{"reason": 2e9, "busy": 3e9, "hold": 4e9}[r.Kind]; r.RetryAfter != want || r.TTFT != -1 || r.PromptTokens != 3 {
 				t.Fatalf("%+v", r)
 			}
 		case "stall":

@@ -66,7 +66,8 @@ func (l *log) add(e *schema.Stored) error {
 	if err != nil {
 		return err
 	}
-	b := append(l.line[:0], `{"seq":`...)
+	b := l.line[:0]
+	b = append(b, `{"seq":`...)
 	b = strconv.AppendUint(b, e.Seq, 10)
 	b = append(b, `,"stored_time_ns":`...)
 	b = strconv.AppendInt(b, e.StoredAt, 10)
