@@ -18,6 +18,7 @@ type Config struct {
 	MaxAttempts      uint32        `help:"workers that may be lost under a request before it fails" default:"3"`
 	WorkerLostAfter  time.Duration `help:"silence after which a worker counts as lost" default:"2s"`
 	IngressLostAfter time.Duration `help:"silence after which an ingress counts as lost and its requests are cancelled" default:"3s"`
+	Order            string        `help:"who leaves the queue first: edf (earliest deadline; a request without one counts as due after the longest wait), fcfs, or sjf (fewest max_tokens; long ones may starve)" default:"edf"`
 	MaxQueueWait     time.Duration `help:"longest wait in the queue before a request fails (0: no limit)" default:"10m"`
 	DispatchTimeout  time.Duration `help:"time limit of one dispatch to a worker; it is sent again then" default:"1s"`
 	SealTimeout      time.Duration `help:"time limit of one seal at an ingress; it is asked again then" default:"1s"`
@@ -28,7 +29,7 @@ type Config struct {
 func DefaultConfig() Config {
 	c := core.DefaultConfig("default", "")
 	return Config{
-		Pool:        c.Pool,
+		Pool: c.Pool, Order: "edf",
 		MaxAttempts: c.MaxAttempts, WorkerLostAfter: c.WorkerLostAfter, IngressLostAfter: c.IngressLostAfter, MaxQueueWait: c.MaxQueueWait,
 		DispatchTimeout: time.Second, SealTimeout: time.Second, StopTimeout: 5 * time.Second,
 	}
@@ -41,13 +42,17 @@ func (c *Config) Validate() error {
 			return fmt.Errorf("%w: %s is %v, want more than 0", ErrConfig, key, d)
 		}
 	}
+	if _, err := core.OrderOf(c.Order); err != nil {
+		return err
+	}
 	rules := c.core()
 	return rules.Validate()
 }
 
-// core returns the rules of the core.
+// core returns the rules of the core, for a valid configuration.
 func (c *Config) core() core.Config {
 	r := core.DefaultConfig(c.Pool, c.Name)
+	r.Order, _ = core.OrderOf(c.Order) // Validate has seen the name
 	if r.Source == "" {
 		r.Source = "scheduler"
 	}

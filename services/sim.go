@@ -173,11 +173,9 @@ func (c *SimCmd) config(source workload.Source, p *profile.Profile, plan batch.C
 		Latency: sim.Latency{Request: c.Hop, Append: c.Hop, Dispatch: c.Hop, Token: c.Hop},
 		Length:  c.Length, Warmup: c.Warmup, Tail: c.Tail, Drain: c.Drain, KeepITL: c.ITL,
 	}
-	switch c.Order {
-	case "fcfs":
-		cfg.Order = core.FCFS{}
-	case "sjf":
-		cfg.Order = core.SJF{}
+	var err error
+	if cfg.Order, err = core.OrderOf(c.Order); err != nil {
+		return cfg, "", err
 	}
 	for _, text := range c.Speed {
 		at, factor, ok := strings.Cut(text, "=")
@@ -188,7 +186,6 @@ func (c *SimCmd) config(source workload.Source, p *profile.Profile, plan batch.C
 		}
 		cfg.Speeds = append(cfg.Speeds, sim.Speed{At: when, Factor: f})
 	}
-	var err error
 	if cfg.SLOs, err = objectives(source, c.SLO); err != nil {
 		return cfg, "", err
 	}

@@ -105,6 +105,32 @@ func TestQueueBudgetInTheSimulator(t *testing.T) {
 	}
 }
 
+// Shortest first spares the short ones far beyond the knee, and the long ones of a finite run end no later.
+func TestOrderInTheSimulator(t *testing.T) {
+	res := onSim(t, embeddedLadder(t, "admitctl"))
+	p99 := map[string]time.Duration{} // by arm and kind, over the runs at 22/s
+	for _, r := range res.Runs {
+		if r.Rate != 22 {
+			continue
+		}
+		rows, err := record.Requests(r.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string][]time.Duration{}
+		for _, q := range rows {
+			of[q.Kind] = append(of[q.Kind], q.E2E)
+		}
+		for kind, e2e := range of {
+			slices.Sort(e2e)
+			p99[r.Arm+" "+kind] += e2e[len(e2e)*99/100]
+		}
+	}
+	if p99["sjf short"]*4 > p99["fcfs short"] || p99["sjf long"] > p99["fcfs long"]*105/100 {
+		t.Errorf("p99, summed over seeds: %v", p99)
+	}
+}
+
 // Every ladder that comes with the package can be run on what it says it is for.
 func TestEmbeddedLaddersCanBeRun(t *testing.T) {
 	_, vocab, err := pipeline.MockModel()

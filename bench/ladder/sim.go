@@ -11,6 +11,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/sim"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/scheduler/core"
 )
 
 // simulator runs arms in virtual time: one worker with the profile's speed.
@@ -37,9 +38,14 @@ func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	order, err := core.OrderOf(f.Scheduler.Order)
+	if err != nil {
+		return nil, err
+	}
 	got, err := sim.Run(ctx, sim.Config{
 		Source: s.source, Arrivals: s.arrivals, Seed: s.run.Seed, SLOs: s.run.SLOs,
-		Profile: e.profile, Workers: 1, Batch: f.batch(), ShareAll: f.Worker.PrefixSharing == "global", MaxQueueWait: f.Scheduler.MaxQueueWait,
+		Profile: e.profile, Workers: 1, Batch: f.batch(), ShareAll: f.Worker.PrefixSharing == "global",
+		Order: order, MaxQueueWait: f.Scheduler.MaxQueueWait,
 		ClientTimeout: s.timeout, Latency: sim.DefaultLatency(),
 		Length: s.run.Length, Warmup: s.run.Warmup, Tail: s.run.Tail, Drain: s.drain, Sink: s.sink, KeepITL: true,
 	})

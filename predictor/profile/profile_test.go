@@ -20,7 +20,7 @@ func open(t testing.TB, name string) *Profile {
 }
 
 func TestEmbedded(t *testing.T) {
-	if got := strings.Join(Embedded(), " "); got != "elasticserve mock seed-laptop" {
+	if got := strings.Join(Embedded(), " "); got != "admitctl elasticserve mock seed-laptop" {
 		t.Fatal(got)
 	}
 	for _, name := range Embedded() {

@@ -1,7 +1,9 @@
 package core
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/cadence-slo/cadence/schema"
@@ -45,6 +47,23 @@ type SJF struct{}
 
 // Rank implements Order.
 func (SJF) Rank(r *Request) int64 { return int64(r.MaxTokens) }
+
+// Orders are the names that OrderOf knows.
+var Orders = []string{"edf", "fcfs", "sjf"}
+
+// OrderOf returns the order of a name; nil is the default one, edf. It returns ErrConfig for another name.
+func OrderOf(name string) (Order, error) {
+	switch name {
+	case "", "edf":
+		return nil, nil
+	case "fcfs":
+		return FCFS{}, nil
+	case "sjf":
+		return SJF{}, nil
+	default:
+		return nil, fmt.Errorf("%w: order is %q, allowed: %s", ErrConfig, name, strings.Join(Orders, ", "))
+	}
+}
 
 // Load is what the scheduler's own book says of a worker. Heartbeats are older than the book, so that they do not count.
 type Load struct {
