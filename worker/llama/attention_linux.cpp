@@ -1,6 +1,6 @@
 //go:build llama && cgo
 
-// Attention of a batch over the unified cache, in the place of ggml's own operation (see the linker flag in native.go).
+// Attention of a batch over the unified cache, in the place of ggml's own operation (see the linker flags in attention_linux.go).
 //
 // All sequences share one cache, and each token attends to a few of its cells: those of its own sequence. ggml's operation
 // asks the mask about every cell in use, again for each head, and adds values up in half precision. This one reads a
@@ -11,7 +11,8 @@
 //
 // A list is in the order of positions, wherever in the cache the cells lie, so that what a token comes to depends on its
 // own sequence alone, to the last bit: not on who else runs, on what was cached, or on how a prompt was cut. The
-// positions are noted when keys are stored; without them (a model that does not rotate keys) the order is that of cells.
+// positions are noted when keys are stored. Where they are not what is expected (keys that are not rotated, or by several
+// positions; sliding windows; a first layer without attention) the order is that of cells, and only that is lost.
 
 #include "shim.h"
 
@@ -446,7 +447,7 @@ void __wrap_ggml_compute_forward_set_rows(const ggml_compute_params * params, gg
         return;
     }
     std::vector<int32_t> & all = positions_of(cache);
-    all.resize(cache->ne[1], -1);
+    all.resize(ggml_nrows(cache), -1);
     for (int64_t i = 0; i < rows->ne[0]; ++i) {
         all[static_cast<const int64_t *>(rows->data)[i]] = static_cast<const int32_t *>(key->src[1]->data)[i];
     }
