@@ -248,7 +248,7 @@ func openOffer(ctx context.Context, g *Globals, name string, vocab workload.Voca
 	return replay.Open(ctx, client, cmp.Or(pool, "default"))
 }
 
-// objectives are the workload's own, or those of flags: for a class that has none, what is said for all.
+// objectives are those of flags: for a class that they do not name, what they say for all, or else the workload's own.
 func objectives(source workload.Source, flags []string) (map[string]record.SLO, error) {
 	own := source.SLOs()
 	if len(flags) == 0 {
@@ -260,8 +260,11 @@ func objectives(source workload.Source, flags []string) (map[string]record.SLO, 
 	}
 	every, all := said[report.Every]
 	delete(said, report.Every)
-	for class := range own {
-		if _, ok := said[class]; !ok && all {
+	for class, slo := range own {
+		if _, ok := said[class]; ok {
+			continue
+		}
+		if said[class] = slo; all {
 			said[class] = every
 		}
 	}

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/stat"
+	"github.com/cadence-slo/cadence/bench/workload"
 )
 
 // wordy is a server that takes text alone and answers every third request with 503. Requests that it takes are counted.
@@ -28,6 +30,7 @@ func wordy(t *testing.T, taken *atomic.Int64) string {
 		var body struct {
 			Model  string `json:"model"`
 			Prompt any    `json:"prompt"`
+			Max    int    `json:"max_tokens"`
 		}
 		if b, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(b, &body) != nil {
 			t.Errorf("%s, %v", b, err)
@@ -47,7 +50,7 @@ func wordy(t *testing.T, taken *atomic.Int64) string {
 		}
 		taken.Add(1)
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, "data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1,\"total_tokens\":10}}\n\ndata: [DONE]\n\n")
+		fmt.Fprintf(w, "data: {\"choices\":[{\"text\":\"a\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":%d}}\n\ndata: [DONE]\n\n", body.Max)
 	}))
 	t.Cleanup(srv.Close)
 	return srv.URL
@@ -109,6 +112,55 @@ func TestLoadThatFails(t *testing.T) {
 		line := append([]string{"load", "--url", url, "--api-key", "key", "--rate", "100", "--length", "100ms"}, strings.Fields(args)...)
 		if status, out, errOut := run(line...); status != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %d, %s, %s", args, status, out, errOut)
+		}
+	}
+}
+
+// What a flag says of one class leaves the others what they have.
+func TestObjectives(t *testing.T) {
+	_, vocab, err := pipeline.MockModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := workload.OpenSource("elastic-mixed", vocab, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := source.SLOs()
+	if len(own) < 2 || own["gold"].E2E == 0 && own["gold"].TTFT == 0 {
+		t.Fatalf("%v", own)
+	}
+	gold, every := record.SLO{E2E: 2 * time.Second}, record.SLO{TTFT: time.Second}
+	for _, c := range []struct {
+		flags []string
+		want  func(class string) record.SLO
+	}{
+		{nil, func(class string) record.SLO { return own[class] }},
+		{[]string{"gold:e2e=2s"}, func(class string) record.SLO {
+			if class == "gold" {
+				return gold
+			}
+			return own[class]
+		}},
+		{[]string{"gold:e2e=2s", "ttft=1s"}, func(class string) record.SLO {
+			if class == "gold" {
+				return gold
+			}
+			return every
+		}},
+	} {
+		got, err := objectives(source, c.flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := record.Run{SLOs: got}
+		for class := range own {
+			if slo := run.SLO(&record.Request{Class: class}); slo != c.want(class) {
+				t.Errorf("%v: %s has %+v, want %+v", c.flags, class, slo, c.want(class))
+			}
+		}
+		if slo := run.SLO(&record.Request{Class: "unheard of"}); len(c.flags) == 2 && slo != every {
+			t.Errorf("%v: %+v", c.flags, slo)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/schema"
+	"github.com/tidwall/gjson"
 )
 
 // The endpoints that requests of a workload can be sent to.
@@ -54,7 +55,7 @@ func (f *Form) MaxTokens(r *workload.Request) int {
 func (f *Form) Request(r *workload.Request) *Request {
 	b := make([]byte, 0, 256+9*len(r.Prompt))
 	b = append(b, `{"model":`...)
-	b = strconv.AppendQuote(b, f.Model)
+	b = gjson.AppendJSONString(b, f.Model)
 	out := &Request{Path: "/v1/completions"}
 	switch {
 	case f.Endpoint == Chat:
@@ -110,7 +111,7 @@ func (f *Form) Request(r *workload.Request) *Request {
 	if class := schema.Class(r.Class); class == schema.Guaranteed || class == schema.BestEffort {
 		header("X-SLO-Class", r.Class)
 	}
-	if deadline := f.Deadlines[r.Class].E2E; deadline > 0 {
+	if deadline := record.Objective(f.Deadlines, r.Class).E2E; deadline > 0 {
 		header("X-SLO-E2E-Ms", strconv.FormatInt(max(1, deadline.Milliseconds()), 10))
 	}
 	return out

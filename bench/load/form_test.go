@@ -18,7 +18,7 @@ func TestForms(t *testing.T) {
 		path, prompt string // as JSON
 		max          float64
 	}{
-		{Form{Endpoint: Completions, Model: `a"b`}, "/v1/completions", `[0,105,105,9]`, 7},
+		{Form{Endpoint: Completions, Model: "a\"b\x01"}, "/v1/completions", `[0,105,105,9]`, 7},
 		{Form{Endpoint: Completions, Text: true, Capped: true, Name: "run"}, "/v1/completions", `"ba baba baba cu"`, 20},
 		{Form{Endpoint: Chat, Deadlines: gold, Extra: `,"top_k":1`}, "/v1/chat/completions",
 			`[{"content":"ba baba baba","role":"system"},{"content":"cu","role":"user"}]`, 7},
@@ -43,6 +43,10 @@ func TestForms(t *testing.T) {
 		if want := map[bool]string{true: "run-4"}[c.form.Name != ""]; r.ClientID != want {
 			t.Errorf("%q", r.ClientID)
 		}
+	}
+	every := &Form{Endpoint: Completions, Deadlines: map[string]record.SLO{"": {E2E: time.Second}}}
+	if r := every.Request(q); r.Header["X-SLO-E2E-Ms"] != "1000" {
+		t.Errorf("of a class without an objective of its own: %v", r.Header)
 	}
 	for class, want := range map[string]string{"": "", "gold": "", "guaranteed": "guaranteed", "best-effort": "best-effort"} {
 		if r := (&Form{Endpoint: Completions}).Request(&workload.Request{Prompt: []int32{1}, Class: class}); r.Header["X-SLO-Class"] != want || want == "" && r.Header != nil {

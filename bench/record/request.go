@@ -83,6 +83,14 @@ type SLO struct {
 	E2E  time.Duration `json:"e2e_ns,omitempty" yaml:"e2e,omitempty"`
 }
 
+// Objective returns the objective of a class in slos; that of "" is of every class without one of its own.
+func Objective(slos map[string]SLO, class string) SLO {
+	if s, ok := slos[class]; ok {
+		return s
+	}
+	return slos[""]
+}
+
 // Keeps reports whether a request was answered within the objective. A single token has no TPOT that could be too long.
 func (s SLO) Keeps(r *Request) bool {
 	return r.Outcome == OK &&

@@ -27,7 +27,7 @@ type Run struct {
 	Workload     string          `json:"workload"`
 	WorkloadSpec json.RawMessage `json:"workload_spec,omitempty"`
 	Arrivals     string          `json:"arrivals"`       // as package arrival writes it
-	SLOs         map[string]SLO  `json:"slos"`           // by class; "" is the class of requests without one
+	SLOs         map[string]SLO  `json:"slos"`           // by class, see Objective
 	Args         []string        `json:"args,omitempty"` // of the service that was measured
 
 	Length time.Duration `json:"length_ns"` // of the arrivals
@@ -55,6 +55,7 @@ type Run struct {
 	LagBudget time.Duration `json:"lag_budget_ns"`
 	Partial   bool          `json:"partial"` // stopped before its end: what is there counts
 	Invalid   []string      `json:"invalid,omitempty"`
+	Notes     []string      `json:"notes,omitempty"` // what its reader should know; the run is valid for all that
 }
 
 // Canary is a fixed piece of work on the idle engine just before a run, past admission: a direct reading of how fast the machine was.
@@ -69,7 +70,7 @@ type Canary struct {
 func (r *Run) Valid() bool { return len(r.Invalid) == 0 }
 
 // SLO returns the objective of a request.
-func (r *Run) SLO(q *Request) SLO { return r.SLOs[q.Class] }
+func (r *Run) SLO(q *Request) SLO { return Objective(r.SLOs, q.Class) }
 
 // Good reports whether a request kept its objective.
 func (r *Run) Good(q *Request) bool { return r.SLO(q).Keeps(q) }

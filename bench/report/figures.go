@@ -306,7 +306,7 @@ func (r *Report) timeline(run *Run, rows []record.Request) (goodput, p99 plotter
 		if b < 0 || b >= bins {
 			continue
 		}
-		if r.SLOs[q.Class].Keeps(q) {
+		if record.Objective(r.SLOs, q.Class).Keeps(q) {
 			count[b]++
 		}
 		if q.Outcome != record.Shed && q.Outcome != record.Error {

@@ -42,7 +42,7 @@ func (s *sim) arrive() {
 	}
 	r.maxNew, _ = plan.Fit(len(w.Prompt), 0, max(1, w.Cap))
 	r.output = min(max(1, w.Output), r.maxNew)
-	slo := s.slos[w.Class]
+	slo := record.Objective(s.slos, w.Class)
 	if s.cfg.Deadlines && slo.E2E > 0 {
 		r.budget = max(1, slo.E2E-s.cfg.Latency.Request)
 	}

@@ -53,14 +53,14 @@ func TestSummarize(t *testing.T) {
 	run := &record.Run{Length: 14 * time.Second, Warmup: time.Second, Tail: 3 * time.Second,
 		SLOs: map[string]record.SLO{"gold": {E2E: 100 * ms}, "batch": {}}}
 	answer := func(tenant string, e2e time.Duration) record.Request {
-		return record.Request{Tenant: tenant, Class: tenant, Kind: "short", Phase: record.Measure, Outcome: record.OK, PromptTokens: 100, CachedTokens: 40,
+		return record.Request{Tenant: tenant, Class: tenant, Kind: "short", Intended: 2 * time.Second, Phase: record.Measure, Outcome: record.OK, PromptTokens: 100, CachedTokens: 40,
 			OutputTokens: 3, Queued: -1, TTFT: e2e / 2, E2E: e2e, ITL: []time.Duration{e2e / 4, e2e / 4}}
 	}
 	ended := func(tenant string, o record.Outcome, reason string, ttft, e2e time.Duration) record.Request {
 		return record.Request{Tenant: tenant, Class: tenant, Kind: "short", Phase: record.Measure, Outcome: o, Reason: reason, PromptTokens: 100, Queued: 7 * ms, TTFT: ttft, E2E: e2e}
 	}
 	outside := answer("gold", ms)
-	outside.Phase = record.Warmup
+	outside.Phase, outside.Intended = record.Warmup, 0
 	rows := []record.Request{
 		outside,
 		answer("gold", 80*ms), answer("gold", 100*ms), answer("gold", 120*ms), answer("batch", 400*ms),
@@ -99,6 +99,47 @@ func TestSummarize(t *testing.T) {
 	run.Partial, run.Wall = true, 6*time.Second
 	if got := Summarize(run, rows, nil); got.Measured != 5*time.Second || got.Goodput != 0.6 {
 		t.Errorf("%v, %v", got.Measured, got.Goodput)
+	}
+}
+
+// The objective of "" is that of every class without one of its own.
+func TestClassesWithoutAnObjective(t *testing.T) {
+	run := &record.Run{Length: time.Second, SLOs: map[string]record.SLO{"": {E2E: 1}, "gold": {E2E: 10}}}
+	rows := []record.Request{{Class: "gold", Outcome: record.OK, E2E: 5, Phase: record.Measure}, {Class: "silver", Outcome: record.OK, E2E: 5, Phase: record.Measure}}
+	if s := Summarize(run, rows, nil); s.Good != 1 || s.Late != 1 || Goodput(run, rows, run.SLOs) != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What ends in the measured phase counts for throughput, not what came in it.
+func TestThroughputIsOfWhatEnds(t *testing.T) {
+	run := &record.Run{Length: 10 * time.Second, Warmup: 2 * time.Second, Tail: time.Second}
+	row := func(at, e2e time.Duration) record.Request {
+		return record.Request{Tenant: "a", Phase: run.PhaseAt(at), Intended: at, E2E: e2e, Outcome: record.OK, OutputTokens: 7}
+	}
+	rows := []record.Request{row(0, time.Second), row(time.Second, time.Second), row(3*time.Second, time.Second), row(3*time.Second, 6*time.Second), row(8*time.Second, 90*time.Second)}
+	s := Summarize(run, rows, nil)
+	for _, g := range []Group{s.Group, s.Tenants[0]} {
+		if g.Offered != 3 || g.Outcomes[record.OK] != 3 || g.Throughput != 2.0/7 || g.TokensRate != 2 {
+			t.Errorf("%+v", g)
+		}
+	}
+}
+
+// The gap that a request was given up in is a lower bound; TPOT says that it is of the others.
+func TestGivenUpHalfWay(t *testing.T) {
+	run := &record.Run{Length: 10 * time.Second}
+	rows := []record.Request{
+		{Phase: record.Measure, Outcome: record.OK, TTFT: ms, E2E: 3 * ms, OutputTokens: 3, ITL: []time.Duration{ms, ms}},
+		{Phase: record.Measure, Outcome: record.Timeout, TTFT: ms, E2E: 500 * ms, OutputTokens: 2, ITL: []time.Duration{9 * ms}},
+		{Phase: record.Measure, Outcome: record.Censored, TTFT: ms, E2E: 400 * ms, OutputTokens: 2},
+	}
+	s := Summarize(run, rows, nil)
+	if s.ITL.Count != 4 || s.ITL.Open != 1 || s.ITL.Max != 490*ms || s.ITL.Exact(0.99) || !s.Survivors || s.TPOT.Count != 1 {
+		t.Errorf("%+v\n%+v, %v", s.ITL, s.TPOT, s.Survivors)
+	}
+	if s := Summarize(run, rows[:1], nil); s.Survivors || s.ITL.Open != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 

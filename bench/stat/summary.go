@@ -21,19 +21,23 @@ type Group struct {
 
 	OfferedRate float64 `json:"offered_per_second"`
 	Goodput     float64 `json:"goodput_per_second"`
-	Throughput  float64 `json:"answered_per_second"`
-	TokensRate  float64 `json:"output_tokens_per_second"` // of answered requests
-	Attainment  float64 `json:"attainment_ratio"`         // good of all offered
-	Kept        float64 `json:"kept_ratio"`               // good of those not shed: whether what was promised was kept
-	ShedRatio   float64 `json:"shed_ratio"`
+	// Throughput and TokensRate are of the answers that ended in the measured phase, whenever their requests came: those that
+	// end while the service is drained say nothing about a second of it.
+	Throughput float64 `json:"answered_per_second"`
+	TokensRate float64 `json:"output_tokens_per_second"`
+	Attainment float64 `json:"attainment_ratio"` // good of all offered
+	Kept       float64 `json:"kept_ratio"`       // good of those not shed: whether what was promised was kept
+	ShedRatio  float64 `json:"shed_ratio"`
 	// HitRatio is the part of prompt tokens that was found in the prefix cache, of answered requests.
 	HitRatio float64 `json:"hit_ratio"`
 
 	TTFT   Durations `json:"ttft"`   // of all but shed and failed ones, as E2E
 	E2E    Durations `json:"e2e"`    // time-outs and censored requests are lower bounds
-	TPOT   Durations `json:"tpot"`   // of answered requests
-	ITL    Durations `json:"itl"`    // of every gap between tokens; none where the run did not keep them
+	TPOT   Durations `json:"tpot"`   // of answered requests: of those given up half-way none is known, see Survivors
+	ITL    Durations `json:"itl"`    // of every gap between tokens, one that was still open a lower bound; none where the run did not keep them
 	Queued Durations `json:"queued"` // where the server said
+	// Survivors reports that requests were given up after their first token, so that TPOT is of the others only.
+	Survivors bool `json:"tpot_of_survivors,omitempty"`
 }
 
 // Summary is what one run shows.
@@ -54,26 +58,28 @@ func Summarize(run *record.Run, rows []record.Request, slos map[string]record.SL
 	if slos == nil {
 		slos = run.SLOs
 	}
-	s := Summary{Measured: Measured(run), Phases: map[record.Phase]int{}}
-	measured := make([]*record.Request, 0, len(rows))
+	w := window(run)
+	s := Summary{Measured: w.length(), Phases: map[record.Phase]int{}}
+	all := make([]*record.Request, len(rows))
 	for i := range rows {
 		s.Phases[rows[i].Phase]++
-		if rows[i].Phase == record.Measure {
-			measured = append(measured, &rows[i])
-		}
+		all[i] = &rows[i]
 	}
-	s.Group = group("", measured, s.Measured, slos)
+	s.Group = group("", all, w, slos)
 	by := func(key func(*record.Request) string) []Group {
-		parts := map[string][]*record.Request{}
-		for _, r := range measured {
+		parts, measured := map[string][]*record.Request{}, map[string]bool{}
+		for _, r := range all {
 			parts[key(r)] = append(parts[key(r)], r)
+			if r.Phase == record.Measure {
+				measured[key(r)] = true
+			}
 		}
-		if _, none := parts[""]; none && len(parts) == 1 {
+		if measured[""] && len(measured) == 1 {
 			return nil
 		}
 		var out []Group
-		for _, name := range slices.Sorted(maps.Keys(parts)) {
-			out = append(out, group(name, parts[name], s.Measured, slos))
+		for _, name := range slices.Sorted(maps.Keys(measured)) {
+			out = append(out, group(name, parts[name], w, slos))
 		}
 		return out
 	}
@@ -88,21 +94,36 @@ func Summarize(run *record.Run, rows []record.Request, slos map[string]record.SL
 	return s
 }
 
-// Measured is the length of a run's measured phase; of a partial run, until it was stopped.
-func Measured(run *record.Run) time.Duration {
-	end := run.Length - run.Tail
+// span is the half-open time from its start to its end, since the start of a run.
+type span struct{ start, end time.Duration }
+
+func (s span) length() time.Duration { return max(0, s.end-s.start) }
+
+// window is a run's measured phase; of a partial run, until it was stopped.
+func window(run *record.Run) span {
+	w := span{run.Warmup, run.Length - run.Tail}
 	if run.Partial && run.Wall > 0 {
-		end = min(end, run.Wall)
+		w.end = min(w.end, run.Wall)
 	}
-	return max(0, end-run.Warmup)
+	return w
 }
 
-// group sums up requests of the measured phase, whose length is given.
-func group(name string, rows []*record.Request, length time.Duration, slos map[string]record.SLO) Group {
-	g := Group{Name: name, Offered: len(rows), Outcomes: map[record.Outcome]int{}, Shed: map[string]int{}, Errors: map[string]int{}}
-	var ttft, e2e, tpot, itl, queued, openTTFT, openE2E []time.Duration
-	prompt, cached, tokens := 0, 0, 0
+// Measured is the length of a run's measured phase; of a partial run, until it was stopped.
+func Measured(run *record.Run) time.Duration { return window(run).length() }
+
+// group sums up requests of the measured phase, which is w; those of other phases count for the rates of what w saw end.
+func group(name string, rows []*record.Request, w span, slos map[string]record.SLO) Group {
+	g := Group{Name: name, Outcomes: map[record.Outcome]int{}, Shed: map[string]int{}, Errors: map[string]int{}}
+	var ttft, e2e, tpot, itl, queued, openTTFT, openE2E, openITL []time.Duration
+	prompt, cached, answered, tokens := 0, 0, 0, 0
 	for _, r := range rows {
+		if end := r.Intended + r.E2E; r.Outcome == record.OK && end >= w.start && end < w.end {
+			answered, tokens = answered+1, tokens+r.OutputTokens
+		}
+		if r.Phase != record.Measure {
+			continue
+		}
+		g.Offered++
 		g.Outcomes[r.Outcome]++
 		if r.Queued >= 0 {
 			queued = append(queued, r.Queued)
@@ -110,12 +131,12 @@ func group(name string, rows []*record.Request, length time.Duration, slos map[s
 		itl = append(itl, r.ITL...)
 		switch r.Outcome {
 		case record.OK:
-			if slos[r.Class].Keeps(r) {
+			if record.Objective(slos, r.Class).Keeps(r) {
 				g.Good++
 			} else {
 				g.Late++
 			}
-			prompt, cached, tokens = prompt+r.PromptTokens, cached+r.CachedTokens, tokens+r.OutputTokens
+			prompt, cached = prompt+r.PromptTokens, cached+r.CachedTokens
 			e2e = append(e2e, r.E2E)
 			if t := r.TPOT(); t >= 0 {
 				tpot = append(tpot, t)
@@ -127,6 +148,10 @@ func group(name string, rows []*record.Request, length time.Duration, slos map[s
 			openE2E = append(openE2E, r.E2E)
 			if r.TTFT >= 0 {
 				ttft = append(ttft, r.TTFT)
+				g.Survivors = true
+				if gap := lastGap(r); gap > 0 {
+					openITL = append(openITL, gap)
+				}
 			} else {
 				openTTFT = append(openTTFT, r.E2E)
 			}
@@ -137,18 +162,31 @@ func group(name string, rows []*record.Request, length time.Duration, slos map[s
 		}
 	}
 	per := func(n int) float64 {
-		if length <= 0 {
+		if w.length() <= 0 {
 			return 0
 		}
-		return float64(n) / length.Seconds()
+		return float64(n) / w.length().Seconds()
 	}
-	shed, answered := g.Outcomes[record.Shed], g.Outcomes[record.OK]
+	shed := g.Outcomes[record.Shed]
 	g.OfferedRate, g.Goodput, g.Throughput, g.TokensRate = per(g.Offered), per(g.Good), per(answered), per(tokens)
 	g.Attainment, g.Kept = ratio(g.Good, g.Offered), ratio(g.Good, g.Offered-shed)
 	g.ShedRatio, g.HitRatio = ratio(shed, g.Offered), ratio(cached, prompt)
 	g.TTFT, g.E2E = summarize(ttft, openTTFT), summarize(e2e, openE2E)
-	g.TPOT, g.ITL, g.Queued = summarize(tpot, nil), summarize(itl, nil), summarize(queued, nil)
+	g.TPOT, g.ITL, g.Queued = summarize(tpot, nil), summarize(itl, openITL), summarize(queued, nil)
 	return g
+}
+
+// lastGap is how long a request that was given up had waited for its next token; 0 where its gaps were not kept. One whose
+// only token had come is like that, too.
+func lastGap(r *record.Request) time.Duration {
+	if len(r.ITL) == 0 {
+		return 0
+	}
+	gap := r.E2E - r.TTFT
+	for _, d := range r.ITL {
+		gap -= d
+	}
+	return gap
 }
 
 func ratio(part, whole int) float64 {
@@ -172,7 +210,7 @@ func Scale(slos map[string]record.SLO, factor float64) map[string]record.SLO {
 func Goodput(run *record.Run, rows []record.Request, slos map[string]record.SLO) float64 {
 	good := 0
 	for i := range rows {
-		if r := &rows[i]; r.Phase == record.Measure && slos[r.Class].Keeps(r) {
+		if r := &rows[i]; r.Phase == record.Measure && record.Objective(slos, r.Class).Keeps(r) {
 			good++
 		}
 	}
