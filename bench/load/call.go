@@ -145,8 +145,8 @@ func (k *call) chunk(data []byte) {
 	if f := choice.Get("finish_reason").String(); f != "" {
 		rec.Finish = f
 	}
-	if bytes.Contains(data, []byte(`"usage":{`)) {
-		k.usage(gjson.GetBytes(data, "usage"))
+	if u := gjson.GetBytes(data, "usage"); u.IsObject() {
+		k.usage(u)
 	}
 }
 

@@ -111,7 +111,9 @@ func TestOutcomes(t *testing.T) {
 			return r.Done && r.Finish == "length" && *r.Usage == Usage{3, 2, 5, 0} && r.RequestID == "inner" && r.Events == 5 &&
 				r.TextEvents == 2 && len(r.Gaps) == 1 && r.LastEventID == "r/4" && len(r.EventIDs) == 5 && r.TTFT > 0 && r.E2E >= r.TTFT
 		}},
-		"until the end of the connection":  {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + whole + "<close>", OK, "aéb", nil},
+		"until the end of the connection": {"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + whole + "<close>", OK, "aéb", nil},
+		"usage as Python writes it": {chunked(role + textA + textB + "data: {\"choices\": [], \"usage\": {\"prompt_tokens\": 3, \"completion_tokens\": 2, \"prompt_tokens_details\": {\"cached_tokens\": 1}}}\n\n" + done), OK, "aéb",
+			func(r *Record) bool { return r.Usage != nil && *r.Usage == Usage{3, 2, 0, 1} }},
 		"DONE, then the connection breaks": {strings.TrimSuffix(chunked(whole), "0\r\n\r\n") + "<close>", OK, "aéb", nil},
 		"no DONE":                          {chunked(role + textA + finish), Truncated, "aé", func(r *Record) bool { return r.Finish == "length" }},
 		"cut between chunks":               {strings.TrimSuffix(chunked(role+textA), "0\r\n\r\n") + "<close>", Truncated, "aé", nil},

@@ -82,6 +82,9 @@ func Write(w io.Writer, run *record.Run, s *stat.Summary) error {
 			p.Line("%s: %s.", list.what, strings.Join(parts, ", "))
 		}
 	}
+	for _, note := range run.Notes {
+		p.Line("Note: %s.", note)
+	}
 	if !run.Valid() {
 		p.Line("\nINVALID: %s.", strings.Join(run.Invalid, "; "))
 	}

@@ -18,7 +18,8 @@ const DefaultLagBudget = 250 * time.Millisecond
 //
 // The run is invalid if the generator did not keep its schedule (one request was later than Run.LagBudget, or more than one, and
 // more than one in a hundred, later than a tenth of it), if nothing arrived in the measured phase, or if every request failed: then it says nothing about
-// the server.
+// the server. Neither does one of which more than one answer in a hundred was of another length than asked for, unless the form
+// is capped.
 type Trial struct {
 	Client *Client
 	Form   *Form
@@ -181,14 +182,17 @@ type books struct {
 	cancel context.CancelFunc // ends the run
 	begin  time.Time
 
-	mu       sync.Mutex
-	open     map[int]workload.Request // by index
-	lag      *Histogram
-	all      int
-	measured int
-	failed   int
-	late     int // by more than a tenth of the budget
-	err      error
+	mu        sync.Mutex
+	open      map[int]workload.Request // by index
+	lag       *Histogram
+	all       int
+	measured  int
+	failed    int
+	late      int // by more than a tenth of the budget
+	answered  int
+	uncounted int // of the answered, without usage
+	otherwise int // of the answered, of another length than was asked for
+	err       error
 }
 
 // expect notes a request that is to be sent.
@@ -222,8 +226,16 @@ func (b *books) enter(r *Record) {
 	if row.Lag > b.run.LagBudget/10 {
 		b.late++
 	}
-	if row.Outcome == record.Error {
+	switch {
+	case row.Outcome == record.Error:
 		b.failed++
+	case row.Outcome == record.OK:
+		b.answered++
+		if r.Usage == nil {
+			b.uncounted++
+		} else if row.OutputTokens != row.CapTokens {
+			b.otherwise++
+		}
 	}
 	if b.trial.Sink == nil || b.err != nil {
 		return
@@ -250,6 +262,12 @@ func (b *books) close() {
 	}
 	if b.all > 0 && b.failed == b.all {
 		note("every request failed")
+	}
+	if b.otherwise > b.answered/100 && !b.trial.Form.Capped {
+		note("%d of %d answers were not as long as was asked for: the server does not heed ignore_eos, so ask for a cap instead", b.otherwise, b.answered)
+	}
+	if b.uncounted > 0 {
+		run.Notes = append(run.Notes, fmt.Sprintf("%d of %d answers came without usage: their tokens are counted by events", b.uncounted, b.answered))
 	}
 }
 

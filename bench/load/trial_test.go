@@ -109,6 +109,10 @@ func actor(t *testing.T) (url string, stalled *atomic.Int64) {
 			say(text("a"))
 			stalled.Add(1)
 			<-r.Context().Done()
+		case "short":
+			say(text("a") + `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":9}}` + "\n\ndata: [DONE]\n\n")
+		case "silent":
+			say(text("a") + "data: [DONE]\n\n")
 		default:
 			if !json.Valid(body) || r.URL.Path != "/v1/completions" {
 				t.Errorf("%s %s", r.URL, body)
@@ -269,6 +273,37 @@ func TestInvalidRuns(t *testing.T) {
 	}
 	if run := measure(url, func(*Trial) {}); !run.Valid() {
 		t.Errorf("%q", run.Invalid)
+	}
+}
+
+// Answers of another length than was asked for are another workload's; a length that nobody tells is noted.
+func TestLengthsOfAnswers(t *testing.T) {
+	url, _ := actor(t)
+	for _, c := range []struct {
+		kinds          []string
+		capped         bool
+		invalid, noted string
+	}{
+		{[]string{"ok"}, false, "", ""},
+		{[]string{"short", "ok"}, false, "3 of 6 answers were not as long", ""},
+		{[]string{"short", "ok"}, true, "", ""},
+		{[]string{"silent", "ok", "ok"}, false, "", "2 of 6 answers came without usage"},
+	} {
+		tr, _ := trial(t, url, script{kinds: c.kinds}, nil)
+		tr.Form.Capped = c.capped
+		tr.Arrivals, tr.Run.Length = arrival.Constant{}.Times(0, 100, 60*time.Millisecond), 60*time.Millisecond
+		run, err := tr.Measure(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, texts := range []struct {
+			got  []string
+			want string
+		}{{run.Invalid, c.invalid}, {run.Notes, c.noted}} {
+			if got := strings.Join(texts.got, "; "); got == "" != (texts.want == "") || !strings.Contains(got, texts.want) {
+				t.Errorf("%v, capped %v: %q, want %q", c.kinds, c.capped, got, texts.want)
+			}
+		}
 	}
 }
 
