@@ -125,3 +125,35 @@ func TestObjectives(t *testing.T) {
 		}
 	}
 }
+
+// A long run is not held in memory until it ends: what has come is on disk.
+func TestRowsGoToDiskAsTheyCome(t *testing.T) {
+	dir := t.TempDir()
+	w, err := Create(dir, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := func() int64 {
+		info, err := os.Stat(filepath.Join(dir, ParquetFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	row := some()[0]
+	const n = 2*groupRows + 1
+	for row.Index = range n {
+		if err := w.Add(&row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size() < 1000 {
+		t.Errorf("%d requests in, %d bytes are on disk", n, size())
+	}
+	if err := w.Close(&Run{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := Requests(dir); err != nil || len(rows) != n || rows[n-1].Index != n-1 || len(rows[n-1].ITL) != 2 {
+		t.Errorf("%d requests, %v", len(rows), err)
+	}
+}

@@ -20,6 +20,9 @@ const (
 	JSONLFile   = "requests.jsonl"
 )
 
+// groupRows is how many requests are held in memory before they go to disk.
+const groupRows = 10_000
+
 // ErrRun is returned for a directory that is not of a complete run of this version.
 var ErrRun = errors.New("record: not a complete run")
 
@@ -47,7 +50,7 @@ func Create(dir string, jsonl bool) (w *Writer, err error) {
 	if w.file, err = os.Create(filepath.Join(dir, ParquetFile)); err != nil {
 		return nil, err
 	}
-	w.rows = parquet.NewGenericWriter[Request](w.file, parquet.Compression(&parquet.Zstd))
+	w.rows = parquet.NewGenericWriter[Request](w.file, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(groupRows))
 	if jsonl {
 		if w.text, err = os.Create(filepath.Join(dir, JSONLFile)); err != nil {
 			return nil, errors.Join(err, w.file.Close())
