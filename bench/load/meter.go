@@ -34,7 +34,6 @@ type meter struct {
 	newest       int                // the greatest second that is in the ring
 	answers      []answer           // a ring of the last ones
 	next         int                // in answers
-	e2e, ttft    []time.Duration
 }
 
 type second struct {
@@ -96,13 +95,27 @@ func (m *meter) end(at time.Duration, r *record.Request, good bool) {
 
 // progress looks back from a time since the start.
 func (m *meter) progress(at time.Duration) Progress {
+	p, answers := m.look(at)
+	var e2e, ttft []time.Duration
+	for _, a := range answers {
+		e2e = append(e2e, a.e2e)
+		if a.ttft >= 0 {
+			ttft = append(ttft, a.ttft)
+		}
+	}
+	p.E2E99, p.TTFT99 = p99(e2e), p99(ttft)
+	return p
+}
+
+// look is progress without its quantiles, which are of the answers. Sorting them takes too long for send to wait for it.
+func (m *meter) look(at time.Duration) (p Progress, answers []answer) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := Progress{At: at, Sent: m.sent, InFlight: m.sent - m.done, Shed: m.shed, Failed: m.failed}
+	p = Progress{At: at, Sent: m.sent, InFlight: m.sent - m.done, Shed: m.shed, Failed: m.failed}
 	m.second(at)
 	full := min(window, int(at/time.Second)) // whole seconds before the one that runs
 	if full == 0 {
-		return p
+		return p, nil
 	}
 	for n := m.newest - full; n < m.newest; n++ {
 		s := &m.seconds[n%len(m.seconds)]
@@ -110,17 +123,12 @@ func (m *meter) progress(at time.Duration) Progress {
 		p.Goodput += float64(s.good) / float64(full)
 		p.LagMax = max(p.LagMax, s.lag)
 	}
-	m.e2e, m.ttft = m.e2e[:0], m.ttft[:0]
 	for _, a := range m.answers {
 		if a.at >= at-window*time.Second {
-			m.e2e = append(m.e2e, a.e2e)
-			if a.ttft >= 0 {
-				m.ttft = append(m.ttft, a.ttft)
-			}
+			answers = append(answers, a)
 		}
 	}
-	p.E2E99, p.TTFT99 = p99(m.e2e), p99(m.ttft)
-	return p
+	return p, answers
 }
 
 // p99 sorts; 0 of nothing.

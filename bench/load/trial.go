@@ -192,7 +192,10 @@ type books struct {
 	answered  int
 	uncounted int // of the answered, without usage
 	otherwise int // of the answered, of another length than was asked for
-	err       error
+
+	// writing is held while Sink is called, mu never: a disk that stalls must not hold the schedule up.
+	writing sync.Mutex
+	err     error
 }
 
 // expect notes a request that is to be sent.
@@ -216,6 +219,20 @@ func (b *books) enter(r *Record) {
 	}
 	b.meter.end(time.Since(b.begin), &row, b.run.Good(&row))
 
+	b.count(r, &row)
+
+	b.writing.Lock()
+	defer b.writing.Unlock()
+	if b.trial.Sink == nil || b.err != nil {
+		return
+	}
+	if b.err = b.trial.Sink(&row); b.err != nil {
+		b.cancel()
+	}
+}
+
+// count adds a request up.
+func (b *books) count(r *Record, row *record.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all++
@@ -236,12 +253,6 @@ func (b *books) enter(r *Record) {
 		} else if row.OutputTokens != row.CapTokens {
 			b.otherwise++
 		}
-	}
-	if b.trial.Sink == nil || b.err != nil {
-		return
-	}
-	if b.err = b.trial.Sink(&row); b.err != nil {
-		b.cancel()
 	}
 }
 
