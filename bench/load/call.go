@@ -26,6 +26,7 @@ type call struct {
 	dropped   bool // DropAfterEvents was reached
 	reusable  bool // the answer was read to its end, and the connection stays open
 	failed    bool // an error event came
+	explained bool // the error has a reason of its own, not a code alone
 	whole     bool // a JSON answer was read to its end
 	last      time.Time
 	end       time.Duration
@@ -191,7 +192,7 @@ func (k *call) usage(u gjson.Result) {
 // problem takes an error object, OpenAI's with or without Cadence's reason.
 func (k *call) problem(e gjson.Result) {
 	k.rec.Reason = strings.Clone(e.Get("reason").String())
-	if k.rec.Reason == "" {
+	if k.explained = k.rec.Reason != ""; !k.explained {
 		k.rec.Reason = strings.Clone(e.Get("code").String())
 	}
 	k.rec.Err = clip(e.Get("message").String(), 200)
@@ -219,7 +220,7 @@ func (k *call) settle(ctx context.Context, err error) {
 		rec.Outcome = Timeout
 	case rec.Status == 0:
 		rec.Outcome = ConnectError
-	case (rec.Status == 503 || rec.Status == 429) && rec.Reason != "":
+	case rec.Reason != "" && (rec.Status == 429 || rec.Status == 503 && (k.explained || rec.RetryAfter > 0)):
 		rec.Outcome = Refused
 	case rec.Status != 200:
 		rec.Outcome = HTTPError

@@ -9,7 +9,8 @@ type Outcome string
 const (
 	// OK is a complete answer: a stream up to [DONE], or a whole JSON body with status 200.
 	OK Outcome = "ok"
-	// Refused is a 429 or 503 with a reason in its error body.
+	// Refused is a 429 with a reason or a code in its error body, or a 503 with a reason, or with a code and the advice to come
+	// back later: a code alone may as well say that the server is broken.
 	Refused Outcome = "refused"
 	// HTTPError is any other status than 200.
 	HTTPError Outcome = "http_error"

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +89,12 @@ func actor(t *testing.T) (url string, stalled *atomic.Int64) {
 		case "down":
 			refuse(503, "", "no backend")
 			return
+		case "unloaded":
+			refuse(503, "", `{"error":{"message":"the model is not loaded","code":"model_not_loaded"}}`)
+			return
+		case "overloaded":
+			refuse(503, "1", `{"error":{"message":"overloaded","code":"overloaded"}}`)
+			return
 		case "wrong":
 			refuse(400, "", `{"error":{"message":"no","code":"bad"}}`)
 			return
@@ -141,21 +148,21 @@ func trial(t *testing.T, url string, s workload.Source, change func(*ClientConfi
 // Whatever a server does, every request that was offered is in the books, under what it was.
 func TestWhatServersDo(t *testing.T) {
 	url, _ := actor(t)
-	s := script{kinds: []string{"ok", "reason", "busy", "limit", "down", "wrong", "late", "hold", "fault", "truncate", "stall"}}
+	s := script{kinds: []string{"ok", "reason", "busy", "limit", "down", "unloaded", "overloaded", "wrong", "late", "hold", "fault", "truncate", "stall"}}
 	tr, rows := trial(t, url, s, func(c *ClientConfig) { c.Timeout = 300 * time.Millisecond })
-	tr.Arrivals, tr.Run.Length, tr.Run.Warmup, tr.Run.Tail = arrival.Constant{}.Times(0, 200, 220*time.Millisecond), 220*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
+	tr.Arrivals, tr.Run.Length, tr.Run.Warmup, tr.Run.Tail = arrival.Constant{}.Times(0, 200, 260*time.Millisecond), 260*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
 	run, err := tr.Measure(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(*rows) != 44 || !run.Valid() || run.Partial || run.Workload != "script" || run.Model != "m" || run.PromptTokens != -1 || run.Wall < run.Length ||
+	if len(*rows) != 52 || !run.Valid() || run.Partial || run.Workload != "script" || run.Model != "m" || run.PromptTokens != -1 || run.Wall < run.Length ||
 		run.LagMax <= 0 || run.LagP99 > run.LagMax || run.SLOs["gold"].E2E != 10*time.Second || run.Time.IsZero() {
 		t.Fatalf("%d rows, %+v", len(*rows), run)
 	}
 	slices.SortFunc(*rows, func(a, b record.Request) int { return cmp.Compare(a.Index, b.Index) })
 	for i, r := range *rows {
 		want := map[string][2]string{
-			"ok": {"ok", ""}, "reason": {"shed", "capacity"}, "busy": {"shed", "http_503"}, "limit": {"shed", "rate_limit_exceeded"}, "down": {"error", "http_503"},
+			"ok": {"ok", ""}, "reason": {"shed", "capacity"}, "busy": {"shed", "http_503"}, "limit": {"shed", "rate_limit_exceeded"}, "down": {"error", "http_503"}, "unloaded": {"error", "model_not_loaded"}, "overloaded": {"shed", "overloaded"},
 			"wrong": {"error", "bad"}, "late": {"shed", "deadline"}, "hold": {"shed", "worker_busy"}, "fault": {"error", "worker_lost"}, "truncate": {"error", "truncated"},
 			"stall": {"timeout", ""},
 		}[r.Kind]
@@ -333,6 +340,33 @@ func TestSinkThatFails(t *testing.T) {
 	tr.Arrivals, tr.Run.Length, tr.Sink = arrival.Constant{}.Times(0, 100, time.Hour), time.Hour, func(*record.Request) error { return full }
 	if _, err := tr.Measure(t.Context()); !errors.Is(err, full) {
 		t.Error(err)
+	}
+}
+
+// Books that are slow hold no arrival up: here they wait for the last of them.
+func TestSinkThatStalls(t *testing.T) {
+	const n = 20
+	url, stalled := actor(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	kinds := append([]string{"ok"}, slices.Repeat([]string{"stall"}, n-1)...)
+	tr, rows := trial(t, url, script{kinds: kinds}, nil)
+	tr.Arrivals, tr.Run.Length = arrival.Constant{}.Times(0, 50, n*20*time.Millisecond), n*20*time.Millisecond
+	add, gaveUp := tr.Sink, time.After(time.Minute)
+	tr.Sink = func(r *record.Request) error {
+		for r.Outcome == record.OK && stalled.Load() < n-1 {
+			select {
+			case <-gaveUp:
+				return errors.New("the schedule waits for the books")
+			default:
+				runtime.Gosched()
+			}
+		}
+		cancel()
+		return add(r)
+	}
+	if run, err := tr.Measure(ctx); err != nil || len(*rows) != n || !run.Partial {
+		t.Fatalf("%d rows, %+v, %v", len(*rows), run, err)
 	}
 }
 
