@@ -35,6 +35,7 @@ type SimCmd struct {
 	Rate     []float64     `help:"requests/s in the mean, one or more; a trace has its own" default:"1"`
 	Length   time.Duration `help:"how long requests arrive" default:"3m"`
 	Requests int           `help:"the most requests that arrive; 0: no limit" default:"0"`
+	Answers  string        `help:"what is sent as max_tokens. exact: the length of the answer (which an order sjf then knows as no server does of others); cap: the workload's cap, and the answer ends where it ends" enum:"exact,cap" default:"exact"`
 	Seed     uint64        `help:"first seed of arrivals and requests" default:"1"`
 	Seeds    int           `help:"how many seeds are run at each rate, from the first up" default:"1"`
 	Warmup   time.Duration `help:"beginning that is recorded but not counted"`
@@ -126,6 +127,9 @@ func (c *SimCmd) Run(ctx context.Context, g *Globals) error {
 			if err != nil {
 				return err
 			}
+			if _, timed := source.(workload.Timed); timed && len(c.Rate) > 1 {
+				return fmt.Errorf("%w: rate has %d values, and %s has its own", ErrFlags, len(c.Rate), c.Workload)
+			}
 			got, n, err := c.simulate(ctx, g, source, p, plan, rate, seed)
 			if err != nil {
 				return err
@@ -168,7 +172,7 @@ func (c *SimCmd) plan(p *profile.Profile) (batch.Config, error) {
 // config is one run.
 func (c *SimCmd) config(source workload.Source, p *profile.Profile, plan batch.Config, rate float64, seed uint64) (sim.Config, string, error) {
 	cfg := sim.Config{
-		Source: source, Requests: c.Requests, Seed: seed, Profile: p, Workers: c.Workers, Batch: plan, ShareAll: c.PrefixSharing == "global",
+		Source: source, Capped: c.Answers == "cap", Requests: c.Requests, Seed: seed, Profile: p, Workers: c.Workers, Batch: plan, ShareAll: c.PrefixSharing == "global",
 		MaxQueueWait: c.MaxQueueWait, Deadlines: c.SendSLO, ClientTimeout: c.Timeout, ReadTimeout: c.Silence,
 		Latency: sim.Latency{Request: c.Hop, Append: c.Hop, Dispatch: c.Hop, Token: c.Hop},
 		Length:  c.Length, Warmup: c.Warmup, Tail: c.Tail, Drain: c.Drain, KeepITL: c.ITL,
@@ -204,11 +208,30 @@ func (c *SimCmd) config(source workload.Source, p *profile.Profile, plan batch.C
 	return cfg, process.String(), nil
 }
 
+// traced is the rate of the arrivals of a trace that will be offered.
+func traced(cfg *sim.Config) float64 {
+	n, length := 0, cfg.Length
+	for at := range cfg.Arrivals {
+		if at >= length {
+			break
+		}
+		if cfg.Requests > 0 && n == cfg.Requests {
+			length = at
+			break
+		}
+		n++
+	}
+	return float64(n) / max(length.Seconds(), 1e-9)
+}
+
 // simulate runs one rate with one seed, and returns how many requests were offered.
 func (c *SimCmd) simulate(ctx context.Context, g *Globals, source workload.Source, p *profile.Profile, plan batch.Config, rate float64, seed uint64) (out simulated, n int, err error) {
 	cfg, arrivals, err := c.config(source, p, plan, rate, seed)
 	if err != nil {
 		return out, 0, err
+	}
+	if _, timed := source.(workload.Timed); timed {
+		rate = traced(&cfg)
 	}
 	arm := c.Arm
 	if arm == "" {
@@ -220,9 +243,19 @@ func (c *SimCmd) simulate(ctx context.Context, g *Globals, source workload.Sourc
 	id := fmt.Sprintf("%s-%g-%d", arm, rate, seed)
 	var rows []record.Request
 	tally := sim.NewTally(&record.Run{SLOs: cfg.SLOs})
+	var events *os.File
+	if c.Events != "" {
+		if events, err = os.Create(c.Events); err != nil {
+			return out, 0, err
+		}
+		cfg.Events = events
+	}
 	var books *record.Writer
 	if c.Out != "" {
 		if books, err = record.Create(filepath.Join(c.Out, "runs", id), c.JSONL); err != nil {
+			if events != nil {
+				err = errors.Join(err, events.Close())
+			}
 			return out, 0, err
 		}
 	}
@@ -237,13 +270,6 @@ func (c *SimCmd) simulate(ctx context.Context, g *Globals, source workload.Sourc
 			return books.Add(r)
 		}
 		return nil
-	}
-	var events *os.File
-	if c.Events != "" {
-		if events, err = os.Create(c.Events); err != nil {
-			return out, 0, err
-		}
-		cfg.Events = events
 	}
 	var finish func()
 	cfg.Progress, finish = simProgress(g.Err, fmt.Sprintf("%s, %g/s, seed %d", arm, rate, seed), c.Length)
@@ -275,7 +301,7 @@ func (c *SimCmd) simulate(ctx context.Context, g *Globals, source workload.Sourc
 // args tell what was simulated, for the record.
 func (c *SimCmd) args(plan batch.Config) []string {
 	return []string{
-		fmt.Sprintf("--workers=%d", c.Workers), fmt.Sprintf("--mode=%s", plan.Mode), fmt.Sprintf("--max-batch=%d", plan.MaxBatch),
+		fmt.Sprintf("--workers=%d", c.Workers), "--answers=" + c.Answers, fmt.Sprintf("--mode=%s", plan.Mode), fmt.Sprintf("--max-batch=%d", plan.MaxBatch),
 		fmt.Sprintf("--kv-tokens=%d", plan.KVPages*plan.PageTokens), fmt.Sprintf("--sequences=%d", plan.Sequences), fmt.Sprintf("--batch-tokens=%d", plan.BatchTokens),
 		fmt.Sprintf("--chunk-tokens=%d", plan.ChunkTokens), fmt.Sprintf("--context-tokens=%d", plan.ContextTokens), fmt.Sprintf("--static-wait=%v", c.StaticWait),
 		fmt.Sprintf("--itl-target=%v", c.ITLTarget), "--prefill-order=" + c.PrefillOrder, "--kv=" + c.KV, fmt.Sprintf("--kv-overcommit=%g", c.KVOvercommit),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,5 +85,59 @@ func TestSimTables(t *testing.T) {
 		if status, out, errOut := run(append([]string{"sim"}, strings.Fields(args)...)...); status != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %d, %s, %s", args, status, out, errOut)
 		}
+	}
+}
+
+// A trace keeps its own times: the rate in its record is that of what was offered, whatever was said.
+func TestSimOfATrace(t *testing.T) {
+	trace := "azure:" + filepath.Join("..", "bench", "workload", "testdata", "azure-conv-2023.csv")
+	for _, args := range [][]string{{"--length", "20s"}, {"--length", "1h", "--requests", "30"}} {
+		var got []struct {
+			Run     record.Run
+			Summary stat.Summary
+		}
+		runJSON(t, &got, append([]string{"sim", "--workload", trace, "--rate", "77", "--slo", "e2e=4s", "--json"}, args...)...)
+		r, s := got[0].Run, got[0].Summary
+		if want := float64(s.Offered) / r.Length.Seconds(); r.Arrivals != "trace" || s.Offered == 0 || s.Offered > 100 || r.Rate < 0.999*want || r.Rate > 1.001*want {
+			t.Errorf("%v: %d requests in %v at %v/s", args, s.Offered, r.Length, r.Rate)
+		}
+	}
+	if status, _, errOut := run("sim", "--workload", trace, "--rate", "1,2"); status != 1 || !strings.Contains(errOut, "its own") {
+		t.Errorf("%d, %s", status, errOut)
+	}
+}
+
+// What is sent as max_tokens is said as for cadence load, and told.
+func TestSimAnswers(t *testing.T) {
+	dir := t.TempDir()
+	for answers, capped := range map[string]bool{"exact": false, "cap": true} {
+		out := filepath.Join(dir, answers)
+		if status, _, errOut := run("sim", "--answers", answers, "--rate", "1", "--length", "30s", "--slo", "e2e=4s", "--out", out); status != 0 {
+			t.Fatal(errOut)
+		}
+		at := filepath.Join(out, "runs", "continuous+cache-1-1")
+		r, err := record.Open(at)
+		if err != nil || !slices.Contains(r.Args, "--answers="+answers) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		rows, err := record.Requests(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more := slices.ContainsFunc(rows, func(q record.Request) bool { return q.CapTokens > q.OutputTokens })
+		if len(rows) == 0 || more != capped {
+			t.Errorf("%s: %t", answers, more)
+		}
+	}
+}
+
+// Without its event log a run leaves no records behind, complete or not.
+func TestSimWithoutItsLog(t *testing.T) {
+	dir := t.TempDir()
+	if status, _, errOut := run("sim", "--length", "9s", "--out", dir, "--events", "/dev/null/x"); status != 1 || !strings.Contains(errOut, "/dev/null/x") {
+		t.Errorf("%d, %s", status, errOut)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%v, %v", left, err)
 	}
 }

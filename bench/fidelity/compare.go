@@ -113,6 +113,9 @@ func same(a, b []record.Request) error {
 	a, b = index(a), index(b)
 	for i := range a {
 		x, y := &a[i], &b[i]
+		if x.CapTokens != y.CapTokens {
+			return fmt.Errorf("fidelity: request %d differs: max_tokens are %d and %d", x.Index, x.CapTokens, y.CapTokens)
+		}
 		if x.Index != y.Index || x.Intended != y.Intended ||
 			x.Outcome == record.OK && y.Outcome == record.OK && (x.PromptTokens != y.PromptTokens || x.OutputTokens != y.OutputTokens) {
 			return fmt.Errorf("fidelity: request %d differs: %d and %d tokens at %v, %d and %d at %v", x.Index, x.PromptTokens, x.OutputTokens, x.Intended, y.PromptTokens, y.OutputTokens, y.Intended)

@@ -79,7 +79,7 @@ func TestSame(t *testing.T) {
 	}
 	for name, change := range map[string]func(r *record.Request){
 		"time": func(r *record.Request) { r.Intended++ }, "prompt": func(r *record.Request) { r.PromptTokens++ },
-		"answer": func(r *record.Request) { r.OutputTokens-- },
+		"answer": func(r *record.Request) { r.OutputTokens-- }, "max_tokens": func(r *record.Request) { r.CapTokens++ },
 	} {
 		other := rows(20, time.Millisecond)
 		change(&other[7])

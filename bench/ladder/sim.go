@@ -43,7 +43,7 @@ func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
 		return nil, err
 	}
 	got, err := sim.Run(ctx, sim.Config{
-		Source: s.source, Arrivals: s.arrivals, Seed: s.run.Seed, SLOs: s.run.SLOs,
+		Source: s.source, Arrivals: s.arrivals, Capped: form(s.arm.Name).Capped, Seed: s.run.Seed, SLOs: s.run.SLOs,
 		Profile: e.profile, Workers: 1, Batch: f.batch(), ShareAll: f.Worker.PrefixSharing == "global",
 		Order: order, MaxQueueWait: f.Scheduler.MaxQueueWait,
 		ClientTimeout: s.timeout, Latency: sim.DefaultLatency(),

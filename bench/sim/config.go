@@ -47,7 +47,10 @@ type Speed struct {
 // Config is one run.
 type Config struct {
 	Source   workload.Source
-	Arrivals iter.Seq[time.Duration] // since the start, ascending; the i-th is that of Source.Request(i)
+	Arrivals iter.Seq[time.Duration] // since the start, ascending; the i-th is that of Source.Request(i); those from Length on are left out
+	// Capped sends a request's cap as max_tokens, and the answer may end before; otherwise the answer's length is sent, with
+	// ignore_eos. It is load.Form's. Without it promises of KV and the order sjf go by the very length: an oracle.
+	Capped bool
 	// Requests is the most that arrive; 0: all of Arrivals. The run's Length is then the time at which the next would have come,
 	// and there is no Tail.
 	Requests int
@@ -142,6 +145,14 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	return nil
+}
+
+// maxTokens is what a request asks for.
+func (c *Config) maxTokens(r *workload.Request) int {
+	if c.Capped {
+		return r.Cap
+	}
+	return r.Output
 }
 
 // slos are the objectives that count.

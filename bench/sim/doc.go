@@ -14,7 +14,9 @@
 //	time-outs ─► cancel                                                                                   ▼
 //	                                                                                               record, event log
 //
-// What differs from the services: bodies of requests are place-holders, so that the scheduler's bound on the bytes of a dispatch
+// What differs from the services: the ingress has no bounds, so that its MaxWaiting and MaxOpen shed nobody, only Admit and
+// MaxQueueWait do; what MaxQueueWait sheds has the scheduler's reason, "timeout", where a client of the services is told
+// "deadline"; bodies of requests are place-holders, so that the scheduler's bound on the bytes of a dispatch
 // is never met; events that only tell something are stored at once; heartbeats come at their interval only (the core takes nothing
 // from them but that a worker lives and what it is); nothing is ever lost.
 //

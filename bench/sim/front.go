@@ -23,7 +23,7 @@ func (s *sim) arrive() {
 	s.fail(err)
 	r.id = schema.RequestID(id)
 	r.rec = record.Request{Index: s.offered, ID: id, Tenant: w.Tenant, Class: w.Class, Kind: w.Kind, Phase: s.run.PhaseAt(s.now), PromptTokens: len(w.Prompt),
-		CapTokens: w.Cap, Intended: s.now, Queued: -1, TTFT: -1, E2E: -1}
+		CapTokens: s.cfg.maxTokens(&w), Intended: s.now, Queued: -1, TTFT: -1, E2E: -1}
 	s.offered++
 	s.open++
 	r.open, r.started, r.lastAt, r.prompt = true, -1, s.now, w.Prompt
@@ -40,7 +40,7 @@ func (s *sim) arrive() {
 		s.release(r)
 		return
 	}
-	r.maxNew, _ = plan.Fit(len(w.Prompt), 0, max(1, w.Cap))
+	r.maxNew, _ = plan.Fit(len(w.Prompt), 0, max(1, r.rec.CapTokens))
 	r.output = min(max(1, w.Output), r.maxNew)
 	slo := record.Objective(s.slos, w.Class)
 	if s.cfg.Deadlines && slo.E2E > 0 {

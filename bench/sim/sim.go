@@ -76,6 +76,9 @@ func Run(ctx context.Context, cfg Config) (*record.Run, error) {
 		return nil, err
 	}
 	for at := range cfg.Arrivals {
+		if at >= cfg.Length {
+			break
+		}
 		if cfg.Requests > 0 && s.offered == cfg.Requests {
 			s.run.Length = at // rates are of the time that requests arrived in
 			break
@@ -140,9 +143,10 @@ func (s *sim) begin() error {
 // wall is the time that events carry.
 func (s *sim) wall() int64 { return Start + int64(s.now) }
 
-// walk does what happens up to a time, and reports whether the run goes on.
+// walk does what happens up to a time, but not what comes late then, and reports whether the run goes on.
 func (s *sim) walk(ctx context.Context, until time.Duration) bool {
-	for s.events[0].at <= until { // there is always a tick
+	end := event{at: until, seq: late}
+	for s.events[0].before(&end) { // there is always a tick
 		if !s.step(ctx) {
 			return false
 		}

@@ -112,7 +112,7 @@ func TestOneRequest(t *testing.T) {
 			return workload.Request{Prompt: prompt(i, 600), Cap: 50, Output: 4, Tenant: "acme", Class: "gold", Kind: "long"}
 		}),
 		Arrivals: at(10 * time.Millisecond), Profile: p, Workers: 1, Batch: p.Batch(), Length: time.Second, KeepITL: true,
-		Latency: Latency{Request: 1e6, Append: 2e6, Dispatch: 4e6, Token: 8e6},
+		Latency: Latency{Request: 1e6, Append: 2e6, Dispatch: 4e6, Token: 8e6}, Capped: true,
 	}
 	c.Batch.ChunkTokens, c.Batch.BatchTokens = 512, 512
 	run, rows := simulate(t, c)
@@ -205,7 +205,7 @@ func fold(t testing.TB, log []byte) (*schema.State, map[schema.RequestID][]schem
 
 func TestTheLogTellsWhatHappened(t *testing.T) {
 	c := seedConfig(t, 6, time.Minute, 1)
-	c.MaxQueueWait = 5 * time.Second
+	c.Capped, c.MaxQueueWait = true, 5*time.Second
 	c.ClientTimeout = 8 * time.Second
 	c.Latency = DefaultLatency()
 	refusals := 0

@@ -29,7 +29,7 @@ type worker struct {
 	pages    int // reserved
 	reqs     []*request
 	added    []*request // mail: to be added
-	stopped  []*request // mail: to be cancelled
+	stopped  []stop     // mail: to be cancelled
 
 	batch   *batch.Batch // in flight
 	rows    []batch.Row
@@ -88,9 +88,15 @@ func (w *worker) accept(r *request, item *schema.DispatchItem) schema.Verdict {
 	return schema.VerdictAccepted
 }
 
+// stop is of a request, unless its slot is another's by now.
+type stop struct {
+	r   *request
+	gen uint32
+}
+
 // cancel asks for the end of a request that is here.
 func (w *worker) cancel(r *request) {
-	w.stopped = append(w.stopped, r)
+	w.stopped = append(w.stopped, stop{r, r.gen})
 	w.wake()
 }
 
@@ -128,8 +134,9 @@ func (w *worker) turn() {
 		}
 	}
 	w.added = w.added[:0]
-	for _, r := range w.stopped {
-		if r.worker != w {
+	for _, c := range w.stopped {
+		r := c.r
+		if r.gen != c.gen || r.worker != w {
 			continue // has ended meanwhile
 		}
 		for _, o := range w.planner.Cancel(batch.ID(r.slot) + 1) {
@@ -196,7 +203,7 @@ func (w *worker) stepped() {
 		if e.Sample {
 			r := s.slots[e.ID-1]
 			row.Token = token(s.cfg.Seed, r.rec.Index, r.generated)
-			row.Stop = r.generated+1 == r.output
+			row.Stop = s.cfg.Capped && r.generated+1 == r.output // otherwise it ends by its length
 		}
 		w.rows = append(w.rows, row)
 	}
