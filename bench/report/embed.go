@@ -27,8 +27,9 @@ const (
 //	<!-- cadence:report NAME DIR [overload=RATE] [slo=SLO …] [baseline=ARM] [partial] -->
 //	<!-- /cadence:report -->
 //
-// where table returns the Markdown of table NAME of the records in DIR, read with what options say. Markers stand alone on their lines; those in
-// fenced code are text. It returns ErrMarker for one that is not.
+// where table returns the Markdown of table NAME of the records in DIR, read with what options say. Markers stand alone on
+// their lines; those in fenced code are text. It returns ErrMarker for one that is not, for a comment that looks like one
+// (whatever begins with "cadence:"), and for a fence that does not end.
 func Embed(text string, table func(name, dir string, options []string) (string, error)) (string, error) {
 	var b strings.Builder
 	open, fence := "", ""
@@ -40,8 +41,8 @@ func Embed(text string, table func(name, dir string, options []string) (string, 
 				fence = ""
 			}
 			b.WriteString(line)
-		case open == "" && (strings.HasPrefix(mark, "```") || strings.HasPrefix(mark, "~~~")):
-			fence = mark[:len(mark)-len(strings.TrimLeft(mark, mark[:1]))]
+		case open == "" && fenced(mark) != "":
+			fence = fenced(mark)
 			b.WriteString(line)
 		case strings.HasPrefix(mark, begin):
 			if open != "" {
@@ -63,14 +64,30 @@ func Embed(text string, table func(name, dir string, options []string) (string, 
 			}
 			open = ""
 			b.WriteString(line)
+		case strings.HasPrefix(strings.TrimLeft(strings.TrimPrefix(mark, "<!--"), " /"), "cadence:"):
+			return "", fmt.Errorf("%w: %q, wanted: %sNAME DIR --> or %s", ErrMarker, mark, begin, end)
 		case open == "":
 			b.WriteString(line)
 		}
+	}
+	if fence != "" {
+		return "", fmt.Errorf("%w: a fence %s does not end, and hides what stands below it", ErrMarker, fence)
 	}
 	if open != "" {
 		return "", fmt.Errorf("%w: %q does not end", ErrMarker, open)
 	}
 	return b.String(), nil
+}
+
+// fenced returns the fence that a line opens, empty if it opens none: behind backticks there is no other (CommonMark 4.5).
+func fenced(line string) string {
+	for _, mark := range []string{"`", "~"} {
+		rest := strings.TrimLeft(line, mark)
+		if n := len(line) - len(rest); n >= 3 && (mark == "~" || !strings.Contains(rest, mark)) {
+			return line[:n]
+		}
+	}
+	return ""
 }
 
 // Library loads each directory of records once for each set of options.
@@ -133,13 +150,16 @@ func (o Options) with(words []string) (Options, error) {
 }
 
 // EmbedFile puts the tables that a Markdown file asks for into it; directories are relative to the file's. It returns
-// what changes, as lines that go (-) and come (+), empty for nothing. With check it writes nothing.
+// what changes, as lines that go (-) and come (+), empty for nothing. With check it writes nothing. A file that asks for no
+// table is ErrMarker: there is nothing that could be checked.
 func (l *Library) EmbedFile(path string, check bool) (diff string, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}
+	tables := 0
 	out, err := Embed(string(b), func(name, dir string, options []string) (string, error) {
+		tables++
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(filepath.Dir(path), dir)
 		}
@@ -158,6 +178,9 @@ func (l *Library) EmbedFile(path string, check bool) (diff string, err error) {
 	})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	if tables == 0 {
+		return "", fmt.Errorf("%w: %s has none", ErrMarker, path)
 	}
 	diff = Diff(string(b), out)
 	if diff == "" || check {

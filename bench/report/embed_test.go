@@ -22,9 +22,14 @@ func TestEmbed(t *testing.T) {
 	if again, err := Embed(got, table); err != nil || again != got {
 		t.Errorf("the second time %q, %v", again, err)
 	}
+	// Code in a line is no fence.
+	if got, err := Embed("```x``` is code\n<!-- cadence:report a b -->\n<!-- /cadence:report -->\n", table); err != nil || !strings.Contains(got, "| a of b |") {
+		t.Errorf("%q, %v", got, err)
+	}
 	for _, bad := range []string{
 		"<!-- cadence:report headline runs -->\n", "<!-- /cadence:report -->\n", "<!-- cadence:report headline -->\n<!-- /cadence:report -->\n",
 		"<!-- cadence:report a b -->\n<!-- cadence:report a b -->\n<!-- /cadence:report -->\n", "<!-- cadence:report a b\n<!-- /cadence:report -->\n",
+		"<!-- cadence:reprot a b -->\nold\n", "<!--cadence:report a b -->\n", "<!-- /cadence:reports -->\n", "```\n<!-- cadence:report a b -->\n<!-- /cadence:report -->\n",
 	} {
 		if _, err := Embed(bad, table); !errors.Is(err, ErrMarker) {
 			t.Errorf("%q: %v", bad, err)
@@ -68,6 +73,10 @@ func TestEmbedFile(t *testing.T) {
 		if _, err := new(Library).EmbedFile(path, false); !errors.Is(err, ErrMarker) {
 			t.Errorf("%s: %v", bad, err)
 		}
+	}
+	put(t, path, "# Nothing to check\n")
+	if _, err := new(Library).EmbedFile(path, true); !errors.Is(err, ErrMarker) {
+		t.Errorf("a file without a table passes: %v", err)
 	}
 	put(t, path, "<!-- cadence:report anchor runs -->\n<!-- /cadence:report -->\n")
 	if _, err := new(Library).EmbedFile(path, false); !errors.Is(err, ErrRecords) {
