@@ -18,6 +18,8 @@ type Metric struct {
 	Of func(*stat.Summary) float64
 	// Exact reports whether the value is what it says; otherwise it is a lower bound. Nil: always.
 	Exact func(*stat.Summary) bool
+	// Survivors reports whether requests that were given up have no value, so that it is of the others only. Nil: never.
+	Survivors func(*stat.Summary) bool
 }
 
 // quantile is a metric of latency, in seconds.
@@ -36,6 +38,12 @@ func quantile(name string, q float64, of func(*stat.Summary) *stat.Durations) Me
 		},
 		Exact: func(s *stat.Summary) bool { return of(s).Exact(q) },
 	}
+}
+
+// survivors is a metric that requests which were given up half-way do not have.
+func survivors(m Metric) Metric {
+	m.Survivors = func(s *stat.Summary) bool { return s.Survivors }
+	return m
 }
 
 func rate(name, unit string, of func(*stat.Summary) float64) Metric {
@@ -75,7 +83,7 @@ var (
 	TTFT99   = quantile("p99 TTFT", 0.99, func(s *stat.Summary) *stat.Durations { return &s.TTFT })
 	E2E50    = quantile("p50 E2E", 0.5, func(s *stat.Summary) *stat.Durations { return &s.E2E })
 	E2E99    = quantile("p99 E2E", 0.99, func(s *stat.Summary) *stat.Durations { return &s.E2E })
-	TPOT99   = quantile("p99 TPOT", 0.99, func(s *stat.Summary) *stat.Durations { return &s.TPOT })
+	TPOT99   = survivors(quantile("p99 TPOT", 0.99, func(s *stat.Summary) *stat.Durations { return &s.TPOT }))
 	ITL99    = quantile("p99 ITL", 0.99, func(s *stat.Summary) *stat.Durations { return &s.ITL })
 
 	// Metrics are all of them, in the order of tables.
@@ -97,7 +105,8 @@ type Cell struct {
 // Value is a metric of a cell.
 type Value struct {
 	stat.Spread
-	Lower bool `json:"lower_bound"` // of some run it is a lower bound
+	Lower     bool `json:"lower_bound"`         // of some run it is a lower bound
+	Survivors bool `json:"survivors,omitempty"` // of some run it leaves out requests that were given up
 }
 
 // Over returns a metric over the cell's runs. A nil cell has none.
@@ -110,10 +119,16 @@ func (c *Cell) Over(m Metric) Value {
 	for _, run := range c.Runs {
 		x := m.Of(&run.Summary)
 		values = append(values, x)
-		v.Lower = v.Lower || m.Exact != nil && !math.IsNaN(x) && !m.Exact(&run.Summary)
+		v.Lower = v.Lower || m.lower(&run.Summary)
+		v.Survivors = v.Survivors || m.Survivors != nil && !math.IsNaN(x) && m.Survivors(&run.Summary)
 	}
 	v.Spread = stat.Over(values...)
 	return v
+}
+
+// lower reports whether a run's value is a lower bound.
+func (m Metric) lower(s *stat.Summary) bool {
+	return m.Exact != nil && !math.IsNaN(m.Of(s)) && !m.Exact(s)
 }
 
 func compareRuns(arms []string, a, b *Run) int {

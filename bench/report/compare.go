@@ -14,11 +14,14 @@ import (
 type Comparison struct {
 	Before  string      `json:"before"`
 	After   string      `json:"after"`
-	Rate    float64     `json:"rate"`          // 0: every rate; a pair is then a seed, its values means over the rates that both arms have
+	Rate    float64     `json:"rate"`          // 0: every rate that both arms have; a pair is a seed, its values means over its runs
 	Across  bool        `json:"across_blocks"` // the arms have no block in common: the machine may have changed between them
 	Goodput stat.Paired `json:"goodput"`
 	TTFT99  stat.Paired `json:"ttft_p99"`
 	E2E99   stat.Paired `json:"e2e_p99"`
+	// Whether some value before, some value after is a lower bound, so that the ratio is no more than a bound itself.
+	TTFT99Lower [2]bool `json:"ttft_p99_lower_bounds"`
+	E2E99Lower  [2]bool `json:"e2e_p99_lower_bounds"`
 }
 
 // pairs returns the runs of two cells that belong together: same seed and block, or same seed where the cells have no
@@ -85,12 +88,12 @@ func (r *Report) Comparisons() ([]Comparison, error) {
 			}
 			rates++
 			crossing = crossing || across
-			units := make([][][2]*Run, 0, len(p))
+			here := map[uint64][][2]*Run{}
 			for _, x := range p {
-				units = append(units, [][2]*Run{x})
+				here[x[0].Seed] = append(here[x[0].Seed], x)
 				seeds[x[0].Seed] = append(seeds[x[0].Seed], x)
 			}
-			c, err := r.compare(units)
+			c, err := r.compare(bySeed(here))
 			if err != nil {
 				return nil, err
 			}
@@ -98,11 +101,7 @@ func (r *Report) Comparisons() ([]Comparison, error) {
 			out = append(out, c)
 		}
 		if rates > 1 {
-			units := make([][][2]*Run, 0, len(seeds))
-			for _, seed := range slices.Sorted(maps.Keys(seeds)) {
-				units = append(units, seeds[seed])
-			}
-			c, err := r.compare(units)
+			c, err := r.compare(bySeed(seeds))
 			if err != nil {
 				return nil, err
 			}
@@ -113,14 +112,25 @@ func (r *Report) Comparisons() ([]Comparison, error) {
 	return out, nil
 }
 
+// bySeed returns pairs of runs by seed, in order of the seeds. Replicates of one seed are no independent samples: they
+// meet the same requests at the same times, and count as one pair.
+func bySeed(pairs map[uint64][][2]*Run) [][][2]*Run {
+	units := make([][][2]*Run, 0, len(pairs))
+	for _, seed := range slices.Sorted(maps.Keys(pairs)) {
+		units = append(units, pairs[seed])
+	}
+	return units
+}
+
 // compare compares over units, each of which counts as one pair: the mean over its pairs of runs, of latencies the
 // geometric one, so that no rate drowns the others.
 func (r *Report) compare(units [][][2]*Run) (Comparison, error) {
 	var c Comparison
 	for _, f := range []struct {
-		m   Metric
-		out *stat.Paired
-	}{{Goodput, &c.Goodput}, {TTFT99, &c.TTFT99}, {E2E99, &c.E2E99}} {
+		m     Metric
+		out   *stat.Paired
+		lower *[2]bool
+	}{{Goodput, &c.Goodput, new([2]bool)}, {TTFT99, &c.TTFT99, &c.TTFT99Lower}, {E2E99, &c.E2E99, &c.E2E99Lower}} {
 		var a, b []float64
 		for _, unit := range units {
 			var x, y []float64
@@ -130,6 +140,9 @@ func (r *Report) compare(units [][][2]*Run) (Comparison, error) {
 					continue // both sides of a unit are means over the same runs
 				}
 				x, y = append(x, before), append(y, after)
+				for i := range p {
+					f.lower[i] = f.lower[i] || f.m.lower(&p[i].Summary)
+				}
 			}
 			if len(x) > 0 {
 				mean := arithmetic
@@ -355,6 +368,9 @@ func (r *Report) CanaryArms() []Canaries {
 // Missing lists the cells and seeds that other arms have and this one does not, as text.
 func (r *Report) Missing() []string {
 	seeds := map[uint64]bool{}
+	for _, seed := range r.seeds {
+		seeds[seed] = true
+	}
 	for _, run := range r.Runs {
 		seeds[run.Seed] = true
 	}

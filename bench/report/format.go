@@ -66,7 +66,24 @@ func value(m Metric, v Value) string {
 	if v.Lower {
 		text = "≥ " + text
 	}
+	if v.Survivors {
+		text += " ‡"
+	}
 	return text
+}
+
+// ratioSign says what a ratio is when what it divides by, or what is divided, is a lower bound: an upper bound, a lower
+// bound, or of no known direction.
+func ratioSign(before, after bool) string {
+	switch {
+	case before && after:
+		return "? "
+	case before:
+		return "≤ "
+	case after:
+		return "≥ "
+	}
+	return ""
 }
 
 // estimate writes a value with its interval.

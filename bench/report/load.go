@@ -1,10 +1,12 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,6 +72,7 @@ type Report struct {
 	Runs     []*Run                `json:"runs"` // in order of arm, rate, block, seed, execution
 	Excluded []Excluded            `json:"excluded"`
 
+	seeds   []uint64 // that ladder.json names
 	options Options
 	cells   map[cellKey]*Cell
 }
@@ -119,15 +122,53 @@ func Load(dir string, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.fill()
-	return r, nil
+	return r, r.settleOverload()
+}
+
+// tolerance is how far a rate may be from one that was written with four digits.
+const tolerance = 0.001
+
+// settleOverload makes the rate that was asked for the rate of runs, or returns ErrRecords.
+func (r *Report) settleOverload() error {
+	if r.options.Overload == 0 {
+		return nil
+	}
+	nearest := slices.MinFunc(r.Rates, func(a, b float64) int {
+		return cmp.Compare(math.Abs(a-r.options.Overload), math.Abs(b-r.options.Overload))
+	})
+	if math.Abs(nearest-r.options.Overload) > tolerance*r.options.Overload {
+		return fmt.Errorf("%w: no run is at %s req/s; the nearest are at %s", ErrRecords, number(r.options.Overload), number(nearest))
+	}
+	r.options.Overload = nearest
+	return nil
 }
 
 // agree settles the objectives, and refuses runs that cannot be in one table.
 func (r *Report) agree(all []*record.Run) error {
 	first := all[0]
+	type point struct {
+		rate float64
+		seed uint64
+	}
+	ids, lengths := map[string]bool{}, map[point]*record.Run{}
+	for _, run := range all {
+		if ids[run.ID] {
+			return fmt.Errorf("%w: two runs are called %s: is one directory a copy of another?", ErrRecords, run.ID)
+		}
+		ids[run.ID] = true
+		if run.Partial {
+			continue // its length is where it was stopped
+		}
+		at := point{run.Rate, run.Seed}
+		if o := lengths[at]; o != nil && (o.Length != run.Length || o.Warmup != run.Warmup || o.Tail != run.Tail) {
+			return fmt.Errorf("%w: %s and %s are of one rate and seed and differ in length, warm-up or tail", ErrRecords, o.ID, run.ID)
+		}
+		lengths[at] = run
+	}
 	for _, run := range all[1:] {
 		for _, f := range []struct{ what, a, b string }{
 			{"experiment", first.Experiment, run.Experiment}, {"on", first.On, run.On}, {"workload", first.Workload, run.Workload}, {"arrivals", first.Arrivals, run.Arrivals},
+			{"model", first.Model, run.Model}, {"profile", first.Profile, run.Profile},
 		} {
 			if f.a != f.b {
 				return fmt.Errorf("%w: %s and %s differ in %s: %q and %q; give one directory for each", ErrRecords, first.ID, run.ID, f.what, f.a, f.b)
@@ -224,25 +265,27 @@ func (a *armName) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(a))
 }
 
-// order settles the order of arms and rates and sorts the runs by it. Arms that ladder.json does not name come last, in
-// order of execution.
+// order settles the order of arms and rates and sorts the runs by it. Arms of ladder.json that left no run stay, so that no
+// arm takes their place in comparisons; those that it does not name come last, in order of execution.
 func (r *Report) order(all []*record.Run) error {
 	b, err := os.ReadFile(filepath.Join(r.Dir, LadderFile))
 	if err == nil {
 		var ladder struct {
 			Arms       []armName `json:"arms"`
 			Definition struct {
-				Arms []armName `json:"arms"`
+				Arms  []armName `json:"arms"`
+				Seeds []uint64  `json:"seeds"`
 			} `json:"definition"`
 		}
 		if err := json.Unmarshal(b, &ladder); err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrRecords, filepath.Join(r.Dir, LadderFile), err)
 		}
 		for _, arm := range append(ladder.Arms, ladder.Definition.Arms...) {
-			if slices.ContainsFunc(all, func(run *record.Run) bool { return run.Arm == string(arm) }) {
+			if !slices.Contains(r.Arms, string(arm)) {
 				r.Arms = append(r.Arms, string(arm))
 			}
 		}
+		r.seeds = ladder.Definition.Seeds
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -163,7 +163,7 @@ func TestLadderOrdersTheArms(t *testing.T) {
 	}
 	for _, text := range []string{`{"name": "x", "arms": ["c", "not run", "a"], "other": 1}`, `{"definition": {"arms": [{"name": "c", "args": ["--x"]}, {"name": "not run"}, {"name": "a"}]}}`} {
 		put(t, filepath.Join(dir, LadderFile), text)
-		if r := load(t, dir, Options{}); !slices.Equal(r.Arms, []string{"c", "a", "b"}) {
+		if r := load(t, dir, Options{}); !slices.Equal(r.Arms, []string{"c", "not run", "a", "b"}) {
 			t.Errorf("%s: %v", text, r.Arms)
 		}
 	}

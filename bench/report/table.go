@@ -72,9 +72,9 @@ func (t *Table) Markdown() string {
 // Markdown writes tables under their titles.
 func Markdown(title string, tables []*Table) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# %s\n", title)
+	fmt.Fprintf(&b, "# %s\n", cell.Replace(title))
 	for _, t := range tables {
-		fmt.Fprintf(&b, "\n## %s\n\n%s", t.Title, t.Markdown())
+		fmt.Fprintf(&b, "\n## %s\n\n%s", cell.Replace(t.Title), t.Markdown())
 	}
 	return b.String()
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -56,6 +57,9 @@ func (r *Report) Table(name string) (*Table, error) {
 				return nil, err
 			}
 			t.Name, t.Left = name, max(1, t.Left)
+			if gaps := r.gaps(); gaps != "" && name != "excluded" {
+				t.Note = strings.TrimSpace(t.Note + " " + gaps)
+			}
 			return t, nil
 		}
 	}
@@ -87,15 +91,6 @@ func (r *Report) at(rate float64) string {
 	return number(rate)
 }
 
-// spread says what the brackets are.
-func (r *Report) spread() string {
-	seeds := map[uint64]bool{}
-	for _, run := range r.Runs {
-		seeds[run.Seed] = true
-	}
-	return fmt.Sprintf("Mean over runs (%d seeds), [least, largest]. ≥: lower bound, requests were given up before their answer came.", len(seeds))
-}
-
 func (r *Report) headline() *Table {
 	if len(r.Runs) == 0 {
 		return nil
@@ -110,9 +105,12 @@ func (r *Report) headline() *Table {
 	for _, arm := range r.Arms {
 		peak, past := r.Peak(arm), r.Cell(arm, over)
 		offered := none
-		goodput := "0"
-		if peak != nil {
+		goodput := none
+		switch {
+		case peak != nil:
 			offered, goodput = r.at(peak.Rate), value(Goodput, peak.Over(Goodput))
+		case r.has(arm):
+			goodput = "0"
 		}
 		t.add(arm, goodput, offered, value(Attainment, peak.Over(Attainment)), value(TTFT50, peak.Over(TTFT50)),
 			value(Goodput, past.Over(Goodput)), value(TTFT99, past.Over(TTFT99)), value(E2E99, past.Over(E2E99)), value(shed, past.Over(shed)), value(HitRatio, past.Over(HitRatio)))
@@ -180,7 +178,7 @@ func (r *Report) full() *Table {
 
 func (r *Report) comparison() (*Table, error) {
 	all, err := r.Comparisons()
-	if err != nil || len(all) == 0 {
+	if err != nil || len(r.compared()) == 0 || len(r.Runs) == 0 {
 		return nil, err
 	}
 	title := "Each arm against the one before"
@@ -190,7 +188,12 @@ func (r *Report) comparison() (*Table, error) {
 	t := &Table{Title: title, Left: 1, Header: []string{
 		"Change", "offered (req/s)", "pairs", "goodput, mean difference (req/s)", "goodput, median ratio", "p99 TTFT, median ratio", "p99 E2E, median ratio"}}
 	across := false
-	resamples := 0
+	resamples, fewest := 0, math.MaxInt
+	for _, arms := range r.compared() {
+		if !slices.ContainsFunc(all, func(c Comparison) bool { return c.Before == arms[0] && c.After == arms[1] }) {
+			t.add(arms[0]+" → "+arms[1], none, "0", none, none, none, none)
+		}
+	}
 	for _, c := range all {
 		pairs, at := count(c.Goodput.Pairs), "every rate"
 		if c.Across {
@@ -200,22 +203,29 @@ func (r *Report) comparison() (*Table, error) {
 		if c.Rate != 0 {
 			at = r.at(c.Rate)
 		}
-		resamples = c.Goodput.Resamples
-		ratio := func(p stat.Paired) string {
+		resamples, fewest = c.Goodput.Resamples, min(fewest, c.Goodput.Pairs)
+		ratio := func(p stat.Paired, lower [2]bool) string {
 			if p.RatioPairs == 0 {
 				return none
 			}
-			text := "×" + estimate(p.MedianRatio, figure)
+			sign := ratioSign(lower[0], lower[1])
+			text := sign + "×" + estimate(p.MedianRatio, figure)
 			if p.RatioPairs < c.Goodput.Pairs {
 				text += fmt.Sprintf(" (%d)", p.RatioPairs)
 			}
-			return mark(text, p.MedianRatio.Excludes(1))
+			return mark(text, sign == "" && p.MedianRatio.Excludes(1))
 		}
-		t.add(c.Before+" → "+c.After, at, pairs, mark(estimate(c.Goodput.Mean, signed), c.Goodput.Mean.Excludes(0)), ratio(c.Goodput), ratio(c.TTFT99), ratio(c.E2E99))
+		t.add(c.Before+" → "+c.After, at, pairs, mark(estimate(c.Goodput.Mean, signed), c.Goodput.Mean.Excludes(0)), ratio(c.Goodput, [2]bool{}), ratio(c.TTFT99, c.TTFT99Lower), ratio(c.E2E99, c.E2E99Lower))
 	}
-	t.Note = fmt.Sprintf("Pairs of runs with the same seed at the same rate; %.0f %% percentile intervals from a paired bootstrap over runs (%d resamples). *: the interval excludes no change. "+
-		"With three pairs or fewer the interval is what was seen, which holds the true median in 75 %% of cases. Over every rate a pair is a seed: means over the rates, of latencies geometric. "+
-		"A number in parentheses says how many pairs have a ratio, where not all do.", 100*stat.Level, resamples)
+	t.Note = "Pairs of runs with the same seed at the same rate. A pair is a seed: means over its runs, of latencies geometric; over every rate, over its rates, too."
+	if resamples > 0 {
+		t.Note += fmt.Sprintf(" %.0f %% percentile intervals from a paired bootstrap over seeds (%d resamples). *: the interval excludes no change. "+
+			"≤, ≥, ?: one side or both are lower bounds, and so is the ratio at most a bound. "+
+			"A number in parentheses says how many pairs have a ratio, where not all do.", 100*stat.Level, resamples)
+	}
+	if fewest < stat.FewPairs {
+		t.Note += fmt.Sprintf(" With fewer than %d pairs an interval covers less than it says: of five the mean's about 84 %%; of three it is what was seen, which holds the true median in 75 %% of cases.", stat.FewPairs)
+	}
 	if across {
 		t.Note += " †: the runs are of different blocks; see the anchor for what that alone does."
 	}
@@ -244,9 +254,9 @@ func (r *Report) worse() *Table {
 			}
 			return text
 		}
-		t.add(w.Before+" → "+w.After, w.Metric, r.at(w.Rate), one(w.From, w.lower[0]), one(w.To, w.lower[1]), signedPercent(w.Change), fmt.Sprintf("%d/%d", w.PairsWorse, w.Pairs), fmt.Sprintf("%d/%d", w.Affected, w.Rates))
+		t.add(w.Before+" → "+w.After, w.Metric, r.at(w.Rate), one(w.From, w.lower[0]), one(w.To, w.lower[1]), ratioSign(w.lower[0], w.lower[1])+signedPercent(w.Change), fmt.Sprintf("%d/%d", w.PairsWorse, w.Pairs), fmt.Sprintf("%d/%d", w.Affected, w.Rates))
 	}
-	t.Note = fmt.Sprintf("Every metric that an arm makes more than %s worse than the arm it is compared with, at some rate; of %s. Shown where it is worst: means over pairs of runs, and in how many of them it is worse at all.", percent(r.options.Worse), metricNames())
+	t.Note = fmt.Sprintf("Every metric that an arm makes more than %s worse than the arm it is compared with, at some rate; of %s. Shown where it is worst: means over pairs of runs, and in how many of them it is worse at all. ≤, ≥, ?: before, after or both are lower bounds.", percent(r.options.Worse), metricNames())
 	if len(t.Rows) == 0 {
 		t.add("none", none, none, none, none, none, none, none)
 	}
@@ -287,7 +297,7 @@ func (r *Report) sensitivity() *Table {
 			}
 			peak := r.peak(arm, func(c *Cell) float64 { return of(c).Mean })
 			if peak == nil {
-				row = append(row, "0")
+				row = append(row, map[bool]string{true: "0", false: none}[r.has(arm)])
 				continue
 			}
 			row = append(row, value(Goodput, Value{Spread: of(peak)})+" at "+number(peak.Rate))
