@@ -17,9 +17,10 @@ const DefaultLagBudget = 250 * time.Millisecond
 // Trial is one run of a workload against a server, with its books.
 //
 // The run is invalid if the generator did not keep its schedule (one request was later than Run.LagBudget, or more than one, and
-// more than one in a hundred, later than a tenth of it), if nothing arrived in the measured phase, or if every request failed: then it says nothing about
-// the server. Neither does one of which more than one answer in a hundred was of another length than asked for, unless the form
-// is capped.
+// more than one in a hundred, later than a tenth of it), if its lag was more than a tenth of what it measured (in the 99th percentile
+// of the tightest objective, in the median of the median TTFT; a 250th of the budget is always allowed), if nothing arrived in the
+// measured phase, if every request failed, or if, unless the form is capped, more than one answer in a hundred was of another
+// length than was asked for: then it says nothing about the server.
 type Trial struct {
 	Client *Client
 	Form   *Form
@@ -29,7 +30,8 @@ type Trial struct {
 	Arrivals iter.Seq[time.Duration]
 	// Drain is how long after the last arrival requests may go on; those still open then are censored.
 	Drain time.Duration
-	// Run is what is known of the run beforehand. Length, Warmup and Tail count; Length 0 is that of a Timed source's times.
+	// Run is what is known of the run beforehand. Length, Warmup and Tail count; a Timed source whose times end before Length, or
+	// with a Length of 0, makes it theirs.
 	// LagBudget 0 is DefaultLagBudget.
 	Run record.Run
 	// Sink gets every request as it ends, one at a time; nil drops them. Its error ends the run.
@@ -66,7 +68,7 @@ func (t *Trial) Measure(ctx context.Context) (*record.Run, error) {
 		inner, cancel = context.WithCancel(ctx)
 		current       planned
 		begin         = time.Now()
-		books         = &books{trial: t, run: &run, open: map[int]workload.Request{}, lag: NewHistogram(3), cancel: cancel, begin: begin}
+		books         = &books{trial: t, run: &run, open: map[int]workload.Request{}, cancel: cancel, begin: begin}
 		watch         sync.WaitGroup
 		ended         = make(chan struct{})
 	)
@@ -99,8 +101,15 @@ func (t *Trial) Measure(ctx context.Context) (*record.Run, error) {
 		return nil, err
 	}
 	run.Wall, run.Partial = sum.Length, ctx.Err() != nil
-	books.close()
+	books.close(sum)
 	return &run, nil
+}
+
+// Validate returns the error with which Measure would not begin.
+func (t *Trial) Validate() error {
+	run := t.Run
+	_, err := t.complete(&run)
+	return err
 }
 
 // complete checks the trial, fills in what follows from it, and returns the arrivals.
@@ -112,15 +121,16 @@ func (t *Trial) complete(run *record.Run) (iter.Seq[time.Duration], error) {
 			return nil, fmt.Errorf("%w: workload %s has no arrival times of its own", ErrConfig, t.Source.Name())
 		}
 		arrivals, run.Arrivals = timed.Arrivals(), "trace"
-		n, last := 0, time.Duration(-1)
+		n, all, last := 0, 0, time.Duration(-1)
 		for at := range arrivals {
-			if run.Length > 0 && at >= run.Length {
-				break
+			if all++; run.Length == 0 || at < run.Length {
+				n, last = n+1, at
 			}
-			n, last = n+1, at
 		}
-		if run.Length == 0 {
+		if n == all { // it ends before the run would
 			run.Length = last + 1
+		} else {
+			run.Notes = append(run.Notes, fmt.Sprintf("the trace was cut after %v: %d of its %d requests were offered", run.Length, n, all))
 		}
 		run.Rate = float64(n) / max(run.Length.Seconds(), 1e-9)
 	}
@@ -184,7 +194,6 @@ type books struct {
 
 	mu        sync.Mutex
 	open      map[int]workload.Request // by index
-	lag       *Histogram
 	all       int
 	measured  int
 	failed    int
@@ -236,7 +245,6 @@ func (b *books) count(r *Record, row *record.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.all++
-	b.lag.Add(row.Lag)
 	if row.Phase == record.Measure {
 		b.measured++
 	}
@@ -257,16 +265,22 @@ func (b *books) count(r *Record, row *record.Request) {
 }
 
 // close completes the run's description.
-func (b *books) close() {
+func (b *books) close(sum *Summary) {
 	run := b.run
-	lag := b.lag.Durations()
-	run.LagP99, run.LagMax = lag.P99, lag.Max
+	run.LagP99, run.LagMax = sum.Lag.P99, sum.Lag.Max
 	note := func(format string, args ...any) { run.Invalid = append(run.Invalid, fmt.Sprintf(format, args...)) }
 	if run.LagMax > run.LagBudget {
 		note("the generator was up to %v behind its schedule, more than %v", run.LagMax.Round(time.Microsecond), run.LagBudget)
 	}
 	if b.late > max(1, b.all/100) {
 		note("the generator was more than %v behind its schedule for %d of %d requests", run.LagBudget/10, b.late, b.all)
+	}
+	bound := func(of time.Duration) time.Duration { return max(of/10, run.LagBudget/250) }
+	if tight := tightest(run.SLOs); tight > 0 && run.LagP99 > bound(tight) {
+		note("the generator's lag is %v in the 99th percentile, more than a tenth of an objective of %v", run.LagP99.Round(time.Microsecond), tight)
+	}
+	if p50 := sum.Lag.P50; sum.TTFT.Count > 0 && p50 > bound(sum.TTFT.P50) {
+		note("the generator's lag is %v in the median, more than a tenth of the median TTFT, %v", p50.Round(time.Microsecond), sum.TTFT.P50.Round(time.Microsecond))
 	}
 	if b.measured == 0 {
 		note("no request arrived in the measured phase")
@@ -280,6 +294,18 @@ func (b *books) close() {
 	if b.uncounted > 0 {
 		run.Notes = append(run.Notes, fmt.Sprintf("%d of %d answers came without usage: their tokens are counted by events", b.uncounted, b.answered))
 	}
+}
+
+// tightest is the least TTFT or E2E that an objective allows; 0: there is none.
+func tightest(slos map[string]record.SLO) (least time.Duration) {
+	for _, slo := range slos {
+		for _, d := range []time.Duration{slo.TTFT, slo.E2E} {
+			if d > 0 && (least == 0 || d < least) {
+				least = d
+			}
+		}
+	}
+	return least
 }
 
 // watch tells progress until the run has ended.
