@@ -85,6 +85,16 @@ func (c *LoadCmd) Run(ctx context.Context, g *Globals) (err error) {
 		return err
 	}
 	defer trial.Client.Close()
+	// Whatever can be wrong beforehand is, before an earlier run's records are gone.
+	if err := trial.Validate(); err != nil {
+		return err
+	}
+	var before pipeline.Counters
+	if c.Metrics != "" {
+		if before, err = pipeline.ReadCounters(ctx, c.Metrics); err != nil {
+			return err
+		}
+	}
 	var rows []record.Request
 	trial.Sink = func(r *record.Request) error { rows = append(rows, *r); return nil }
 	var books *record.Writer
@@ -94,7 +104,7 @@ func (c *LoadCmd) Run(ctx context.Context, g *Globals) (err error) {
 		}
 		trial.Sink = func(r *record.Request) error { rows = append(rows, *r); return books.Add(r) }
 	}
-	run, err := c.measure(ctx, g, trial)
+	run, err := c.measure(ctx, g, trial, before)
 	if books != nil {
 		err = errors.Join(err, books.Close(run))
 	}
@@ -116,15 +126,8 @@ func (c *LoadCmd) Run(ctx context.Context, g *Globals) (err error) {
 	return err
 }
 
-// measure runs the trial, and reads the workers' counters before and after it.
-func (c *LoadCmd) measure(ctx context.Context, g *Globals, trial *load.Trial) (*record.Run, error) {
-	var before pipeline.Counters
-	if c.Metrics != "" {
-		var err error
-		if before, err = pipeline.ReadCounters(ctx, c.Metrics); err != nil {
-			return nil, err
-		}
-	}
+// measure runs the trial, and reads the workers' counters after it.
+func (c *LoadCmd) measure(ctx context.Context, g *Globals, trial *load.Trial, before pipeline.Counters) (*record.Run, error) {
 	finish := liveLine(g.Err, trial)
 	run, err := trial.Measure(ctx)
 	finish()

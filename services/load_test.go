@@ -84,6 +84,15 @@ func TestLoad(t *testing.T) {
 	if err != nil || len(rows) != 50 || rows[7].Index != 7 || rows[7].CapTokens == 0 {
 		t.Errorf("%d rows, %v", len(rows), err)
 	}
+	// A run that cannot begin leaves what an earlier one left.
+	for _, flag := range []string{"--warmup=2m", "--metrics=127.0.0.1:1"} {
+		if status, _, errOut = run("load", "--url", url, "--api-key", "key", "--out", dir, flag); status != 1 || errOut == "" {
+			t.Errorf("%s: %d, %s", flag, status, errOut)
+		}
+		if again, err := record.Open(dir); err != nil || !again.Time.Equal(onDisk.Time) {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
 	if status, out, _ = run("load", "--url", url, "--api-key", "key", "--rate", "50", "--length", "200ms", "--lag-budget", "1h"); status != 0 || !strings.Contains(out, "in time of all") ||
 		!strings.Contains(out, "Shed: http_503") {
 		t.Errorf("%d, %s", status, out)
