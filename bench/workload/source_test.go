@@ -83,6 +83,9 @@ func TestAzure(t *testing.T) {
 	equal(t, "lengths", lengths(s, 5), [][3]int{{374, 44, 44}, {396, 109, 109}, {1025, 1, 1}, {2, 16, 16}, {374, 44, 44}}) // and again
 	equal(t, "times", times(s), []time.Duration{0, 4e9, 4e9 + 100, 10e9})
 	equal(t, "name", s.Name(), "azure:conv.csv")
+	for _, options := range []string{"?rate=2", "?tokens=0.25", "?from=1s&length=8s&rate=0.5&tokens=2"} { // other offers than the file's own
+		equal(t, "name", open(t, "azure:"+path+options).Name(), "azure:conv.csv"+options)
+	}
 	if s.SLOs() != nil {
 		t.Errorf("objectives %v", s.SLOs())
 	}

@@ -168,13 +168,28 @@ func scale(n int, by float64) int {
 	return max(1, int(min(math.Round(float64(n)*by), 2*maxTokens)))
 }
 
-// Name implements Source: the file's name, or the directory's of a run.
+// Name implements Source: the file's name, or the directory's of a run, with the options that change what it offers.
 func (t *trace) Name() string {
 	path := t.about.File
 	if t.about.Trace == "record" {
 		path = filepath.Dir(path)
 	}
-	return t.about.Trace + ":" + filepath.Base(path)
+	a := &t.about
+	var said []string
+	say := func(changed bool, key string, value any) {
+		if changed {
+			said = append(said, fmt.Sprint(key, "=", value))
+		}
+	}
+	say(a.From > 0, "from", a.From)
+	say(a.Length > 0, "length", a.Length)
+	say(a.TimeStretch != 1, "rate", a.Rate)
+	say(a.Tokens != 1, "tokens", a.Tokens)
+	name := a.Trace + ":" + filepath.Base(path)
+	if len(said) > 0 {
+		name += "?" + strings.Join(said, "&")
+	}
+	return name
 }
 
 // Describe implements Source.
