@@ -16,6 +16,18 @@ import (
 	"github.com/cadence-slo/cadence/predictor/profile"
 )
 
+// ErrEngine is returned for an engine that started and then failed by itself: it did not answer the first request, or was
+// gone after the last.
+var ErrEngine = errors.New("ladder: the engine failed")
+
+// failed is err, as ErrEngine unless it is due to the end of ctx.
+func failed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	return fmt.Errorf("%w: %w", ErrEngine, err)
+}
+
 // services runs arms on child processes.
 type services struct {
 	workload   string
@@ -136,7 +148,7 @@ func (e *services) run(ctx context.Context, s *setup) (_ *record.Run, err error)
 	}
 	// The first request opens a connection and touches memory: it is not measured.
 	if first := e.canary(ctx, f.client); first.Err != "" {
-		return nil, fmt.Errorf("ladder: the first request: %s", first.Err)
+		return nil, failed(ctx, fmt.Errorf("the first request: %s", first.Err))
 	}
 	if s.canary {
 		out.Canary = e.canary(ctx, f.client)
@@ -152,7 +164,7 @@ func (e *services) run(ctx context.Context, s *setup) (_ *record.Run, err error)
 	}
 	after, err := pipeline.ReadCounters(ctx, f.engine.Ops)
 	if err != nil {
-		return nil, err
+		return nil, failed(ctx, err)
 	}
 	counted := after.Less(before)
 	run.PromptTokens, run.CachedTokens, run.Preemptions = int64(counted.Prompt), int64(counted.Cached), int64(counted.Preemptions)
