@@ -101,15 +101,20 @@ func Main(args []string, version string, out, errOut io.Writer) int {
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	g := &Globals{Log: newLogger(errOut, cli.LogFormat, cli.LogLevel), Version: version, Out: out, Err: errOut}
 	cmd.BindTo(ctx, (*context.Context)(nil))
-	if err := cmd.Run(g); err != nil {
-		fmt.Fprintf(errOut, "cadence: %v\n", err)
-		var coded kong.ExitCoder
-		if errors.As(err, &coded) {
-			return coded.ExitCode()
-		}
-		return 1
+	return exitStatus(cmd.Run(g), errOut)
+}
+
+// exitStatus says what went wrong, if anything did, and returns what the process ends with.
+func exitStatus(err error, errOut io.Writer) int {
+	if err == nil {
+		return 0
 	}
-	return 0
+	fmt.Fprintf(errOut, "cadence: %v\n", err)
+	var coded kong.ExitCoder
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	return 1
 }
 
 // helpFor is the command that tells what may be said where parsing failed.
