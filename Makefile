@@ -126,17 +126,39 @@ bench: ## run every Go benchmark once (BENCHTIME=10x COUNT=10 for figures)
 	go test -tags '$(TAGS)' -run '^$$' -bench . -benchtime=$(or $(BENCHTIME),1x) -count=$(or $(COUNT),1) ./...
 
 .PHONY: gate
-gate: build ## look for regressions in 90 seconds, on the mock engine
+gate: build ## look for regressions in two minutes, on the mock engine (bin/cadence gate itself ends with 1 for a regression, make with 2)
 	$(BIN) gate $(ARGS)
 
 .PHONY: prove-gate
 prove-gate: build ## show that the gate finds a regression: one request at a time must end with status 1, and no other
-	@status=0; $(BIN) gate --up-args=--worker-max-batch=1 || status=$$?; \
+	@status=0; $(BIN) gate --rates 6 --limit 1m --up-args=--worker-max-batch=1 || status=$$?; \
 	  [ $$status = 1 ] || { echo "the gate ended with status $$status, want 1" >&2; exit 1; }; echo "The gate found it."
 
 .PHONY: refresh-gate
 refresh-gate: build ## measure anew what the gate expects, on purpose (bench/gate/budget.json); ARGS="--passes 5"
 	$(BIN) gate --refresh $(ARGS)
+
+# Ladders that are the same every time: they run in virtual time.
+LADDERS := seed queue-budget permits mixed-pilot admitctl chunks order kv uniform
+LADDERS_DOC := docs/experiments/ladders.md
+LADDERS_FIGURES := goodput latency
+
+.PHONY: reports
+reports: build ## run the deterministic ladders on the simulator into build/ladders (seconds)
+	rm -rf build/ladders
+	for name in $(LADDERS); do $(BIN) ladder $$name --on sim --out build/ladders/$$name --log-level warn >/dev/null; done
+	$(BIN) report build/ladders/seed --figures build/ladders/figures
+
+.PHONY: reports-check
+reports-check: reports ## compare tables and figures of docs/experiments/ladders.md with the simulator
+	$(BIN) report --embed --check $(LADDERS_DOC)
+	for name in $(LADDERS_FIGURES); do cmp build/ladders/figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-seed-$$name.svg; done
+
+.PHONY: refresh-reports
+refresh-reports: reports ## renew them, on purpose
+	$(BIN) report --embed $(LADDERS_DOC)
+	mkdir -p $(dir $(LADDERS_DOC))figures
+	for name in $(LADDERS_FIGURES); do cp build/ladders/figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-seed-$$name.svg; done
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
