@@ -21,14 +21,15 @@ func TestLadderCommand(t *testing.T) {
 		t.Errorf("%d, %s", status, out)
 	}
 	for line, want := range map[string]string{
-		"ladder nobody":                             "rungs",
-		"ladder seed --on llama":                    "not for",
-		"ladder direct-gateway --on sim":            "not for",
-		"ladder rungs --seeds 1,2":                  "at least 3",
-		"ladder rungs --up-args=--tls-cert=x":       "tls-cert",
-		"ladder rungs --arrivals never --dry-run":   "arrivals",
-		"ladder rungs --profile nobody":             "nobody",
-		"ladder rungs --workload nobody --out /tmp": "nobody",
+		"ladder nobody":                       "rungs",
+		"ladder seed --on llama":              "not for",
+		"ladder direct-gateway --on sim":      "not for",
+		"ladder rungs --seeds 1,2":            "at least 3",
+		"ladder rungs --up-args=--tls-cert=x": "tls-cert",
+		"ladder rungs --up-args=--sequences=64 --up-args=--worker-max-batch=128 --out /tmp": "max_batch is 128, allowed: 0 to 64",
+		"ladder rungs --arrivals never --dry-run":                                           "arrivals",
+		"ladder rungs --profile nobody":                                                     "nobody",
+		"ladder rungs --workload nobody --out /tmp":                                         "nobody",
 	} {
 		if status, _, errOut := run(strings.Fields(line)...); status != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %d, %s", line, status, errOut)

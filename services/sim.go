@@ -160,13 +160,20 @@ func (c *SimCmd) plan(p *profile.Profile) (batch.Config, error) {
 	l := &p.Limits
 	w := worker.DefaultConfig()
 	w.Mode, w.StaticWait, w.PageTokens, w.ITLTarget, w.PrefillOrder = c.Mode, c.StaticWait, l.PageTokens, c.ITLTarget, c.PrefillOrder
-	w.MaxBatch, w.BatchTokens, w.ChunkTokens = or(c.MaxBatch, l.MaxBatch), c.BatchTokens, or(c.ChunkTokens, l.ChunkTokens)
+	info := worker.Info{ContextTokens: or(c.ContextTokens, l.ContextTokens), Sequences: or(c.Sequences, l.Sequences),
+		KVCells: or(c.KVTokens, l.KVTokens), BatchTokens: l.BatchTokens, Sharing: true}
+	w.MaxBatch, w.BatchTokens, w.ChunkTokens = c.MaxBatch, c.BatchTokens, or(c.ChunkTokens, l.ChunkTokens)
+	if w.MaxBatch == 0 { // the profile's, on an engine that may be smaller
+		w.MaxBatch = min(l.MaxBatch, info.Sequences, or(max(0, c.BatchTokens), l.BatchTokens))
+	}
 	w.KV, w.KVOvercommit, w.PrefixCache, w.CacheOutput = c.KV, c.KVOvercommit, c.PrefixCache, c.CacheOutput
 	if err := w.Validate(); err != nil {
 		return batch.Config{}, err
 	}
-	return w.Planner(worker.Info{ContextTokens: or(c.ContextTokens, l.ContextTokens), Sequences: or(c.Sequences, l.Sequences),
-		KVCells: or(c.KVTokens, l.KVTokens), BatchTokens: l.BatchTokens, Sharing: true}), nil
+	if err := w.Fits(info); err != nil {
+		return batch.Config{}, err
+	}
+	return w.Planner(info), nil
 }
 
 // config is one run.

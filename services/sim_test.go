@@ -77,6 +77,8 @@ func TestSimTables(t *testing.T) {
 		"--warmup 3m":                      "warmup",
 		"--kv-overcommit 99":               "kv_overcommit",
 		"--sequences 300":                  "sequences",
+		"--max-batch 128 --sequences 64":   "max_batch is 128, allowed: 0 to 64",
+		"--batch-tokens 100000":            "batch_tokens is 100000",
 		"--hop=-1s":                        "latency",
 		"--mode fifo --context-tokens 1":   "context_tokens",
 		"--out /dev/null/x --length 10s":   "/dev/null",

@@ -40,9 +40,13 @@ func parseFlags(args []string) (*flags, error) {
 	return f, f.Scheduler.Validate()
 }
 
-// batch is how the worker would plan.
-func (f *flags) batch() batch.Config {
-	return f.Worker.Planner(worker.Info{KVCells: f.KVTokens, Sequences: f.Sequences, BatchTokens: f.EngineBatch, ContextTokens: f.ContextTokens, Sharing: true})
+// batch is how the worker would plan, or an error where it would not start: the engine has less than it asks for.
+func (f *flags) batch() (batch.Config, error) {
+	info := worker.Info{KVCells: f.KVTokens, Sequences: f.Sequences, BatchTokens: f.EngineBatch, ContextTokens: f.ContextTokens, Sharing: true}
+	if err := f.Worker.Fits(info); err != nil {
+		return batch.Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return f.Worker.Planner(info), nil
 }
 
 // sizes are the arguments by which an engine is as large as the profile says. Others may follow them.

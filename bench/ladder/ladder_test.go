@@ -183,7 +183,10 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := p.Batch()
-	got := f.batch()
+	got, err := f.batch()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got.KVPages != want.KVPages || got.PageTokens != want.PageTokens || got.MaxBatch != want.MaxBatch || got.Sequences != want.Sequences ||
 		got.BatchTokens != want.BatchTokens || got.ChunkTokens != want.ChunkTokens || got.ContextTokens != want.ContextTokens {
 		t.Errorf("%+v, want %+v", got, want)
@@ -191,11 +194,35 @@ func TestFlags(t *testing.T) {
 	if f, err = parseFlags(append(sizes(p), "--worker-mode=fifo", "--no-worker-prefix-cache", "--kv-tokens=8192", "--scheduler-max-queue-wait=750ms")); err != nil {
 		t.Fatal(err)
 	}
-	if b := f.batch(); b.Mode != batch.FIFO || b.MaxBatch != 1 || b.PrefixCache || b.KVPages != 512 || f.Scheduler.MaxQueueWait != 750*time.Millisecond {
+	if b, err := f.batch(); err != nil || b.Mode != batch.FIFO || b.MaxBatch != 1 || b.PrefixCache || b.KVPages != 512 || f.Scheduler.MaxQueueWait != 750*time.Millisecond {
 		t.Errorf("%+v, %v", b, f.Scheduler.MaxQueueWait)
 	}
 	if _, err := parseFlags([]string{"--worker-page-tokens=0"}); err == nil {
 		t.Error("a page of no tokens")
+	}
+}
+
+// What a worker would not start with is refused before the first run, and no ladder here asks for it.
+func TestEnginesAreLargeEnough(t *testing.T) {
+	simulated := func(d *Definition) error {
+		p, err := profile.Open(d.Profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = openSimulator(d, p)
+		return err
+	}
+	for _, name := range Embedded() {
+		if d := embeddedLadder(t, name); slices.Contains(d.On, Sim) {
+			if err := simulated(d); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	d := embeddedLadder(t, "seed")
+	d.Arms[3].Args = []string{"--sequences=64", "--worker-max-batch=128"}
+	if err := simulated(d); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "max_batch is 128, allowed: 0 to 64") {
+		t.Error(err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/scheduler/core"
+	"github.com/cadence-slo/cadence/worker/batch"
 )
 
 // simulator runs arms in virtual time: one worker with the profile's speed.
@@ -23,7 +24,26 @@ type simulator struct {
 
 func openSimulator(d *Definition, p *profile.Profile) (*simulator, error) {
 	_, vocab, err := pipeline.MockModel()
-	return &simulator{workload: d.Workload, vocab: vocab, profile: p}, err
+	if err != nil {
+		return nil, err
+	}
+	e := &simulator{workload: d.Workload, vocab: vocab, profile: p}
+	for i := range d.Arms { // before the first run, not in the middle of the ladder
+		arm := d.Arm(d.Arms[i].Name)
+		if _, _, _, err := e.flags(&arm); err != nil {
+			return nil, fmt.Errorf("arm %s: %w", arm.Name, err)
+		}
+	}
+	return e, nil
+}
+
+// flags are what an arm says, and how its worker plans by that.
+func (e *simulator) flags(a *Arm) (args []string, f *flags, plan batch.Config, err error) {
+	args = slices.Concat(sizes(e.profile), a.Args)
+	if f, err = parseFlags(args); err == nil {
+		plan, err = f.batch()
+	}
+	return args, f, plan, err
 }
 
 func (e *simulator) source(seed uint64) (workload.Source, error) {
@@ -33,8 +53,7 @@ func (e *simulator) source(seed uint64) (workload.Source, error) {
 func (e *simulator) model() *pipeline.Model { return nil }
 
 func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
-	args := slices.Concat(sizes(e.profile), s.arm.Args)
-	f, err := parseFlags(args)
+	args, f, plan, err := e.flags(&s.arm)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +63,7 @@ func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
 	}
 	got, err := sim.Run(ctx, sim.Config{
 		Source: s.source, Arrivals: s.arrivals, Capped: form(s.arm.Name).Capped, Seed: s.run.Seed, SLOs: s.run.SLOs,
-		Profile: e.profile, Workers: 1, Batch: f.batch(), ShareAll: f.Worker.PrefixSharing == "global",
+		Profile: e.profile, Workers: 1, Batch: plan, ShareAll: f.Worker.PrefixSharing == "global",
 		Order: order, MaxQueueWait: f.Scheduler.MaxQueueWait,
 		ClientTimeout: s.timeout, Latency: sim.DefaultLatency(),
 		Length: s.run.Length, Warmup: s.run.Warmup, Tail: s.run.Tail, Drain: s.drain, Sink: s.sink, KeepITL: true,
