@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -42,14 +43,14 @@ func TestQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if over.Answered != over.Requests || over.Requests < 150 || over.Medians[3] < over.Expected[3]*8/10 || over.Load != 2 || over.Passed != over.shape() {
+	if over.Answered != over.Requests || over.Requests < 150 || over.Medians[3] < over.Expected[3]*8/10 || over.Load != 2 || over.Passed != over.passed() {
 		t.Errorf("%+v", over)
 	}
 	under, err := Queue(t.Context(), 20, 25*time.Millisecond, 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if under.Answered != under.Requests || under.Requests == 0 || under.Load != 0.5 {
+	if under.Answered != under.Requests || under.Requests == 0 || under.Load != 0.5 || under.Expected[3] != 37500*time.Microsecond || under.Passed != under.passed() {
 		t.Errorf("%+v", under)
 	}
 	grows := *over
@@ -69,6 +70,57 @@ func TestQueue(t *testing.T) {
 	}
 	if idle.Medians = grows.Medians; idle.shape() {
 		t.Error("a queue below capacity passes")
+	}
+	if idle.Medians = []time.Duration{5e7, 6e7, 12e7, 5e7}; idle.shape() {
+		t.Error("waits of more than three times what is due pass below capacity")
+	}
+	for name, change := range map[string]func(*Overload){
+		"a late generator":     func(o *Overload) { o.Invalid = []string{"late"} },
+		"a request unanswered": func(o *Overload) { o.Answered-- },
+	} {
+		o := grows
+		if o.Invalid = nil; !o.passed() {
+			t.Error("growth on time does not pass")
+		}
+		if change(&o); o.passed() {
+			t.Errorf("%s passes", name)
+		}
+	}
+}
+
+// What is committed says of itself what the checks say of it.
+func TestCommittedReport(t *testing.T) {
+	b, err := os.ReadFile("../../docs/experiments/results/load-generator.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Report
+	if err := json.Unmarshal(b, &r); err != nil || r.Over == nil || r.Under == nil || len(r.Arrivals) == 0 || len(r.Lag) == 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	all := true
+	for _, q := range []*Overload{r.Over, r.Under} {
+		all = all && q.Passed
+		if q.Passed != q.passed() {
+			t.Errorf("at a load of %v passed is %v, with %v", q.Load, q.Passed, q.Invalid)
+		}
+		for i, e := range q.Expected {
+			if e != q.expect(i) {
+				t.Errorf("at a load of %v %v is expected of quarter %d, the file says %v", q.Load, q.expect(i), i+1, e)
+			}
+		}
+	}
+	for i := range r.Arrivals {
+		all = all && r.Arrivals[i].Passed
+	}
+	for _, l := range r.Lag {
+		all = all && l.Passed
+		if l.Passed != (len(l.Invalid) == 0) {
+			t.Errorf("at %v requests/s passed is %v, with %v", l.Rate, l.Passed, l.Invalid)
+		}
+	}
+	if r.Passed != all {
+		t.Errorf("passed is %v, its parts say %v", r.Passed, all)
 	}
 }
 
