@@ -186,6 +186,7 @@ type Worsening struct {
 	Affected   int     `json:"rates_affected"` // rates at which it is worse by more than the threshold
 	Rates      int     `json:"rates"`          // at which both arms have the metric
 	lower      [2]bool
+	survivors  [2]bool
 }
 
 // Worsenings returns every metric that is worse than the arm before by more than the threshold at some rate, the worst of
@@ -223,6 +224,7 @@ func (r *Report) Worsenings() []Worsening {
 					worst = loss
 					w.PairsWorse, w.Pairs = consistent(m, p)
 					w.Rate, w.From, w.To, w.Change, w.lower = rate, from.Mean, to.Mean, change, [2]bool{from.Lower, to.Lower}
+					w.survivors = [2]bool{from.Survivors, to.Survivors}
 				}
 			}
 			if w.Affected > 0 {

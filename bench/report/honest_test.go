@@ -168,8 +168,17 @@ func TestSurvivorsAreMarked(t *testing.T) {
 		{Phase: record.Measure, Outcome: record.Timeout, TTFT: 1e6, E2E: 9e9, OutputTokens: 2},
 	})
 	r := load(t, dir, Options{})
-	if v := r.Cell("a", 1).Over(TPOT99); !v.Survivors || value(TPOT99, v) != "0.002 ‡" || !strings.Contains(tableOf(t, r, "headline").Note, "‡") {
+	if v := r.Cell("a", 1).Over(TPOT99); !v.Survivors || value(TPOT99, v) != "0.002 ‡" {
 		t.Errorf("%+v, %s", v, value(TPOT99, v))
+	}
+	run.ID, run.Arm = "y", "b"
+	write(t, filepath.Join(dir, "y"), run, []record.Request{
+		{Phase: record.Measure, Outcome: record.OK, TTFT: 1e6, E2E: 9e6, OutputTokens: 3},
+	})
+	worse := tableOf(t, load(t, dir, Options{}), "worse")
+	i := slices.IndexFunc(worse.Rows, func(row []string) bool { return row[1] == TPOT99.Name })
+	if i < 0 || worse.Rows[i][3] != "0.002 s ‡" || worse.Rows[i][4] != "0.004 s" || !strings.Contains(worse.Note, "‡") {
+		t.Errorf("%q, %q", worse.Rows, worse.Note)
 	}
 }
 

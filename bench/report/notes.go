@@ -21,11 +21,7 @@ func (r *Report) spread() string {
 	if fewest < most {
 		cells = fmt.Sprintf(", %d to %d runs for an arm at a rate", fewest, most)
 	}
-	text := fmt.Sprintf("Mean over runs (%d seeds%s), [least, largest]. ≥: lower bound, requests were given up before their answer came.", len(seeds), cells)
-	if slices.ContainsFunc(r.Runs, func(run *Run) bool { return run.Summary.Survivors }) {
-		text += " ‡: of answered requests only, others were given up half-way."
-	}
-	return text
+	return fmt.Sprintf("Mean over runs (%d seeds%s), [least, largest]. ≥: lower bound, requests were given up before their answer came.", len(seeds), cells)
 }
 
 // gaps says how many runs are in no table and how many cells have fewer than others; empty for none. It stands below every

@@ -244,19 +244,26 @@ func (r *Report) worse() *Table {
 		return nil
 	}
 	t := &Table{Title: "What got worse", Left: 2, Header: []string{"Change", "Metric", "worst at (req/s)", "before", "after", "change", "pairs worse there", "rates affected"}}
+	some := false
 	for _, w := range r.Worsenings() {
 		m := Metric{Name: w.Metric, Unit: w.Unit}
-		one := func(x float64, lower bool) string {
-			v := Value{Spread: stat.Over(x), Lower: lower}
-			text := value(m, v)
+		one := func(x float64, side int) string {
+			text := value(m, Value{Spread: stat.Over(x), Lower: w.lower[side]})
 			if w.Unit != "" {
 				text += " " + w.Unit
 			}
+			if w.survivors[side] {
+				text += " ‡"
+				some = true
+			}
 			return text
 		}
-		t.add(w.Before+" → "+w.After, w.Metric, r.at(w.Rate), one(w.From, w.lower[0]), one(w.To, w.lower[1]), ratioSign(w.lower[0], w.lower[1])+signedPercent(w.Change), fmt.Sprintf("%d/%d", w.PairsWorse, w.Pairs), fmt.Sprintf("%d/%d", w.Affected, w.Rates))
+		t.add(w.Before+" → "+w.After, w.Metric, r.at(w.Rate), one(w.From, 0), one(w.To, 1), ratioSign(w.lower[0], w.lower[1])+signedPercent(w.Change), fmt.Sprintf("%d/%d", w.PairsWorse, w.Pairs), fmt.Sprintf("%d/%d", w.Affected, w.Rates))
 	}
 	t.Note = fmt.Sprintf("Every metric that an arm makes more than %s worse than the arm it is compared with, at some rate; of %s. Shown where it is worst: means over pairs of runs, and in how many of them it is worse at all. ≤, ≥, ?: before, after or both are lower bounds.", percent(r.options.Worse), metricNames())
+	if some {
+		t.Note += " ‡: of answered requests only, others were given up half-way."
+	}
 	if len(t.Rows) == 0 {
 		t.add("none", none, none, none, none, none, none, none)
 	}
