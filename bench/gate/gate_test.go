@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/load"
 	"github.com/cadence-slo/cadence/bench/record"
 	"pgregory.net/rapid"
 )
@@ -274,6 +275,10 @@ func TestSampleOf(t *testing.T) {
 	}
 	if s := sampleOf(run, rows); s.Failed != 0.6 {
 		t.Errorf("%+v", s)
+	}
+	own := []record.Request{{Phase: record.Measure, Outcome: record.Error, Reason: load.Generator}}
+	if s := sampleOf(run, own); s.Failed != 0 || s.dead() {
+		t.Errorf("the generator's own error is the pipeline's: %+v", s)
 	}
 	if s := sampleOf(run, nil); s.Failed != 0 || s.dead() {
 		t.Errorf("%+v", s)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/load"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/stat"
 )
@@ -59,7 +60,7 @@ func sampleOf(run *record.Run, rows []record.Request) Sample {
 	sum := stat.Summarize(run, rows, run.SLOs)
 	s := Sample{Rate: run.Rate, Requests: sum.Offered, Goodput: sum.Goodput, TTFT99: sum.TTFT.P99, E2E99: sum.E2E.P99, LagMax: run.LagMax, Invalid: run.Invalid}
 	if sum.Offered > 0 {
-		failed := sum.Outcomes[record.Error] + sum.Outcomes[record.Timeout] + sum.Outcomes[record.Censored]
+		failed := sum.Outcomes[record.Error] - sum.Errors[load.Generator] + sum.Outcomes[record.Timeout] + sum.Outcomes[record.Censored]
 		s.Failed = float64(failed) / float64(sum.Offered)
 	}
 	return s
