@@ -109,6 +109,9 @@ func Single(ctx context.Context, o Options, j Job) (*record.Run, []record.Reques
 		return nil, nil, err
 	}
 	source, err := e.source(j.Seed)
+	if err == nil {
+		err = untimed(source)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -208,6 +211,9 @@ const aloneRequests = 15
 func settle(ctx context.Context, o *Options, e engine) (*State, error) {
 	d := o.Definition
 	source, err := e.source(d.Seeds[0])
+	if err == nil {
+		err = untimed(source)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -240,6 +246,14 @@ func settle(ctx context.Context, o *Options, e engine) (*State, error) {
 	o.Log.Info("ladder", "name", d.Name, "on", o.On, "capacity_per_s", fmt.Sprintf("%.3f", s.Capacity), "alone_ttft", s.AloneTTFT.Round(time.Millisecond),
 		"alone_e2e", s.AloneE2E.Round(time.Millisecond), "source_hash", s.Sources)
 	return s, s.write(o.Dir)
+}
+
+// untimed returns ErrConfig for a trace: its own times know no rate, so that its runs would be of none that the ladder has.
+func untimed(source workload.Source) error {
+	if _, timed := source.(workload.Timed); timed {
+		return fmt.Errorf("%w: workload %s has times of its own, and a ladder's runs have a rate; offer it with cadence load or cadence sim", ErrConfig, source.Name())
+	}
+	return nil
 }
 
 // alone measures a request that is alone, and makes the objective of it.
@@ -316,9 +330,6 @@ func one(ctx context.Context, o *Options, e engine, s *State, j Job) (*Outcome, 
 	}
 	length, warmup := d.Times(j.Rate)
 	arrivals := process.Times(j.Seed, j.Rate, length)
-	if t, ok := source.(workload.Timed); ok { // a trace keeps its own times
-		arrivals = t.Arrivals()
-	}
 	machine, err := json.Marshal(thisMachine(o.Version))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,14 +27,24 @@ type fake struct {
 	runs       []string // arm and seed of each run, as they come
 	before     func(s *setup) error
 	late       bool // the generator was
+	timed      bool // the workload is a trace
 }
+
+// timed is a workload with times of its own.
+type timed struct{ workload.Source }
+
+func (timed) Arrivals() iter.Seq[time.Duration] { return slices.Values([]time.Duration{0, 1}) }
 
 func (f *fake) source(seed uint64) (workload.Source, error) {
 	_, vocab, err := pipeline.MockModel()
 	if err != nil {
 		return nil, err
 	}
-	return workload.OpenSource("unique", vocab, seed)
+	s, err := workload.OpenSource("unique", vocab, seed)
+	if f.timed {
+		s = timed{s}
+	}
+	return s, err
 }
 
 func (f *fake) model() *pipeline.Model { return nil }
@@ -245,6 +256,15 @@ func TestDirectoriesBelongToOneExperiment(t *testing.T) {
 	}
 	if _, err := execute(t.Context(), mustOptions(t, dir), twoArms()); !errors.Is(err, ErrOther) || !strings.Contains(err.Error(), "something else") {
 		t.Error(err)
+	}
+}
+
+// A trace has one rate, its own: runs at several would all be the same.
+func TestTracesHaveNoLadder(t *testing.T) {
+	f := twoArms()
+	f.timed = true
+	if _, err := execute(t.Context(), mustOptions(t, t.TempDir()), f); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "times of its own") || len(f.runs) > 0 {
+		t.Errorf("%v after %v", err, f.runs)
 	}
 }
 
