@@ -1,5 +1,3 @@
-// Package replay makes a workload of what a pool has really been asked for: its requests in REQUESTS, at the times at which
-// they were stored, with the token ids that they had, and answers as long as EVENTS says that they became.
 package replay
 
 import (
@@ -58,7 +56,7 @@ func Open(ctx context.Context, c *streams.Client, pool string) (*Source, error) 
 		return nil, err
 	}
 	s := &Source{about: about{Pool: pool}}
-	err = collect(ctx, func(done func()) (*streams.Tail, error) {
+	err = collect(ctx, c, streams.Requests, last.Sequence, func(done func()) (*streams.Tail, error) {
 		return c.TailRequests(ctx, pool, 0, func(m streams.StoredRequest) {
 			if m.Seq <= last.Sequence {
 				s.add(&m, lengths)
@@ -77,19 +75,35 @@ func Open(ctx context.Context, c *streams.Client, pool string) (*Source, error) 
 	return s, nil
 }
 
-// collect reads a stream until its handler says that it has all.
-func collect(ctx context.Context, start func(done func()) (*streams.Tail, error)) error {
+// lookEvery is how often a read looks whether what it waits for is still there.
+const lookEvery = 250 * time.Millisecond
+
+// collect reads a stream until its handler says that it has all. It returns streams.ErrGone if retention dropped everything up
+// to the sequence last before that.
+func collect(ctx context.Context, c *streams.Client, stream string, last uint64, start func(done func()) (*streams.Tail, error)) error {
 	all := make(chan struct{})
 	t, err := start(sync.OnceFunc(func() { close(all) }))
 	if err != nil {
 		return err
 	}
 	defer t.Stop()
-	select {
-	case <-all:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-all:
+			return nil
+		case <-look.C:
+			var u streams.Usage
+			if u, err = c.Usage(ctx, stream); err == nil && u.FirstSeq > last {
+				err = streams.ErrGone
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("replay: reading %s up to %d: %w", stream, last, err)
+		}
 	}
 }
 
@@ -97,7 +111,11 @@ func collect(ctx context.Context, start func(done func()) (*streams.Tail, error)
 func answers(ctx context.Context, c *streams.Client) (map[schema.RequestID]int, error) {
 	out := map[schema.RequestID]int{}
 	var bad error
-	err := collect(ctx, func(done func()) (*streams.Tail, error) {
+	u, err := c.Usage(ctx, streams.Events)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	err = collect(ctx, c, streams.Events, u.LastSeq, func(done func()) (*streams.Tail, error) {
 		t, pending, err := c.TailEvents(ctx, 0, []schema.Type{schema.Finished}, func(e *schema.Stored, waiting uint64) {
 			out[e.Request] = int(e.OutputTokens)
 			if waiting == 0 {

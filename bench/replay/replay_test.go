@@ -1,11 +1,13 @@
 package replay
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,4 +93,30 @@ func TestReplay(t *testing.T) {
 	}
 	want[0].Output = 12
 	check(1)
+}
+
+// What retention drops while it is read does not come any more, and whoever waits for it is told.
+func TestDroppedWhileRead(t *testing.T) {
+	c := streamstest.Start(t).Client(t)
+	publish(t, c, "p", 1, func(*schema.Request) {})
+	read := func(ctx context.Context) error {
+		return collect(ctx, c, streams.Requests, 1, func(func()) (*streams.Tail, error) {
+			return c.TailRequests(t.Context(), "p", 0, func(streams.StoredRequest) {})
+		})
+	}
+	stopped, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := read(stopped); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "reading REQUESTS up to 1") {
+		t.Error(err)
+	}
+	s, err := c.JetStream().Stream(t.Context(), streams.Requests)
+	if err == nil {
+		err = s.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read(t.Context()); !errors.Is(err, streams.ErrGone) {
+		t.Error(err)
+	}
 }
