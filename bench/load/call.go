@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -220,6 +221,9 @@ func (k *call) settle(ctx context.Context, err error) {
 		rec.Outcome = Timeout
 	case rec.Status == 0:
 		rec.Outcome = ConnectError
+		if own(err) {
+			rec.Reason = Generator
+		}
 	case rec.Reason != "" && (rec.Status == 429 || rec.Status == 503 && (k.explained || rec.RetryAfter > 0)):
 		rec.Outcome = Refused
 	case rec.Status != 200:
@@ -227,6 +231,11 @@ func (k *call) settle(ctx context.Context, err error) {
 	default:
 		rec.Outcome = Truncated
 	}
+}
+
+// own reports whether an error is of this machine's lack of files or of ports.
+func own(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
 
 func clip(s string, n int) string {

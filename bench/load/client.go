@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -152,7 +153,7 @@ func (c *Client) do(ctx context.Context, r *Request, intended time.Time, rec *Re
 			n.Close() // the answer, or the lack of it, is known already
 		}
 	}
-	rec.E2E = cmpOr(call.end, time.Since(intended))
+	rec.E2E = cmp.Or(call.end, time.Since(intended))
 	call.settle(ctx, err)
 	return rec
 }
@@ -206,12 +207,4 @@ func (c *Client) put(n *conn) {
 	if n != nil {
 		n.Close() // one too many
 	}
-}
-
-// cmpOr returns a unless it is 0.
-func cmpOr(a, b time.Duration) time.Duration {
-	if a != 0 {
-		return a
-	}
-	return b
 }

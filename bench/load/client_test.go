@@ -150,7 +150,7 @@ func TestOutcomes(t *testing.T) {
 			url := rawServer(t, func(int, int, *http.Request) string { return c.answer })
 			client := newClient(t, url, func(cfg *ClientConfig) {
 				if c.want == Timeout {
-					cfg.Timeout = 200 * time.Millisecond
+					cfg.Timeout = time.Second
 				}
 			})
 			r := client.Do(t.Context(), &Request{Path: "/v1/chat/completions", Body: []byte(`{"stream":true}`)})
@@ -227,9 +227,9 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// endless streams text events until its client is gone, and says so.
-func endless(t *testing.T) (url string, gone chan struct{}) {
-	gone = make(chan struct{}, 16)
+// endless streams text events until its client is gone, and says so, and when it has begun.
+func endless(t *testing.T) (url string, begun, gone chan struct{}) {
+	begun, gone = make(chan struct{}, 16), make(chan struct{}, 16)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		tick := time.NewTicker(time.Millisecond)
@@ -239,6 +239,9 @@ func endless(t *testing.T) (url string, gone chan struct{}) {
 			case <-tick.C:
 				fmt.Fprintf(w, "id: r/%d\ndata: {\"choices\":[{\"delta\":{\"content\":\"x\"}}]}\n\n", i)
 				w.(http.Flusher).Flush()
+				if i == 0 {
+					begun <- struct{}{}
+				}
 			case <-r.Context().Done():
 				gone <- struct{}{}
 				return
@@ -246,28 +249,30 @@ func endless(t *testing.T) (url string, gone chan struct{}) {
 		}
 	}))
 	t.Cleanup(srv.Close)
-	return srv.URL, gone
+	return srv.URL, begun, gone
 }
 
 func TestDrops(t *testing.T) {
-	url, gone := endless(t)
+	url, begun, gone := endless(t)
 	c := newClient(t, url, nil)
 	r := c.Do(t.Context(), &Request{Path: "/", DropAfterEvents: 3})
 	if r.Outcome != Disconnected || r.Events != 3 || r.Text != "xxx" || r.LastEventID != "r/2" {
 		t.Fatalf("%+v", r)
 	}
+	<-begun
 	<-gone
-	r = c.Do(t.Context(), &Request{Path: "/", DropAfter: 30 * time.Millisecond})
-	if r.Outcome != Disconnected || r.Events == 0 || r.E2E < 30*time.Millisecond {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	if r = c.Do(ctx, &Request{Path: "/"}); r.Outcome != Disconnected {
 		t.Fatalf("%+v", r)
 	}
 	<-gone
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	if r = c.Do(ctx, &Request{Path: "/"}); r.Outcome != Disconnected || r.Events == 0 {
+	if r = c.Do(t.Context(), &Request{Path: "/", DropAfter: 30 * time.Millisecond}); r.Outcome != Disconnected || r.E2E < 30*time.Millisecond {
 		t.Fatalf("%+v", r)
 	}
-	<-gone
 }
 
 func TestConfigNamesTheKey(t *testing.T) {

@@ -29,6 +29,9 @@ const (
 // Outcomes lists every outcome.
 var Outcomes = []Outcome{OK, Refused, HTTPError, StreamError, Truncated, Disconnected, Timeout, ConnectError}
 
+// Generator is the reason of a ConnectError that is the generator's own: it had no file or port left.
+const Generator = "generator"
+
 // Usage is the token count that a server reported.
 type Usage struct {
 	PromptTokens     int `json:"prompt_tokens"`
@@ -45,7 +48,7 @@ type Record struct {
 	RequestID string `json:"request_id,omitempty"`        // the server's own, from Client.IDHeader or the event ids
 
 	Intended time.Duration `json:"intended_ns"` // arrival since the start of the run
-	Lag      time.Duration `json:"lag_ns"`      // intended arrival to the first byte sent
+	Lag      time.Duration `json:"lag_ns"`      // intended arrival until it was taken up, before a connection is looked for
 	TTFB     time.Duration `json:"ttfb_ns"`     // to the response headers
 	TTFT     time.Duration `json:"ttft_ns"`     // to the first event with text
 	E2E      time.Duration `json:"e2e_ns"`      // to the end, whatever it was

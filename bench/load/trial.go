@@ -19,7 +19,7 @@ const DefaultLagBudget = 250 * time.Millisecond
 // The run is invalid if the generator did not keep its schedule (one request was later than Run.LagBudget, or more than one, and
 // more than one in a hundred, later than a tenth of it), if its lag was more than a tenth of what it measured (in the 99th percentile
 // of the tightest objective, in the median of the median TTFT; a 250th of the budget is always allowed), if nothing arrived in the
-// measured phase, if every request failed, or if, unless the form is capped, more than one answer in a hundred was of another
+// measured phase, if it could not send a request for a lack of files or ports, if every request failed, or if, unless the form is capped, more than one answer in a hundred was of another
 // length than was asked for: then it says nothing about the server.
 type Trial struct {
 	Client *Client
@@ -198,6 +198,7 @@ type books struct {
 	measured  int
 	failed    int
 	late      int // by more than a tenth of the budget
+	unsent    int // for the generator's own lack of something
 	answered  int
 	uncounted int // of the answered, without usage
 	otherwise int // of the answered, of another length than was asked for
@@ -254,6 +255,9 @@ func (b *books) count(r *Record, row *record.Request) {
 	switch {
 	case row.Outcome == record.Error:
 		b.failed++
+		if r.Outcome == ConnectError && r.Reason == Generator {
+			b.unsent++
+		}
 	case row.Outcome == record.OK:
 		b.answered++
 		if r.Usage == nil {
@@ -287,6 +291,9 @@ func (b *books) close(sum *Summary) {
 	}
 	if b.all > 0 && b.failed == b.all {
 		note("every request failed")
+	}
+	if b.unsent > 0 {
+		note("the generator could not send %d of %d requests: it had no file or port left, see ulimit -n", b.unsent, b.all)
 	}
 	if b.otherwise > b.answered/100 && !b.trial.Form.Capped {
 		note("%d of %d answers were not as long as was asked for: the server does not heed ignore_eos, so ask for a cap instead", b.otherwise, b.answered)

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -148,14 +151,14 @@ func trial(t *testing.T, url string, s workload.Source, change func(*ClientConfi
 // Whatever a server does, every request that was offered is in the books, under what it was.
 func TestWhatServersDo(t *testing.T) {
 	url, _ := actor(t)
-	s := script{kinds: []string{"ok", "reason", "busy", "limit", "down", "unloaded", "overloaded", "wrong", "late", "hold", "fault", "truncate", "stall"}}
-	tr, rows := trial(t, url, s, func(c *ClientConfig) { c.Timeout = 300 * time.Millisecond })
-	tr.Arrivals, tr.Run.Length, tr.Run.Warmup, tr.Run.Tail = arrival.Constant{}.Times(0, 200, 260*time.Millisecond), 260*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
+	s := script{kinds: []string{"ok", "reason", "busy", "limit", "down", "unloaded", "overloaded", "wrong", "late", "hold", "fault", "truncate"}}
+	tr, rows := trial(t, url, s, nil)
+	tr.Arrivals, tr.Run.Length, tr.Run.Warmup, tr.Run.Tail = arrival.Constant{}.Times(0, 200, 240*time.Millisecond), 240*time.Millisecond, 50*time.Millisecond, 20*time.Millisecond
 	run, err := tr.Measure(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(*rows) != 52 || !run.Valid() || run.Partial || run.Workload != "script" || run.Model != "m" || run.PromptTokens != -1 || run.Wall < run.Length ||
+	if len(*rows) != 48 || !run.Valid() || run.Partial || run.Workload != "script" || run.Model != "m" || run.PromptTokens != -1 || run.Wall <= 0 ||
 		run.LagMax <= 0 || run.LagP99 > run.LagMax || run.SLOs["gold"].E2E != 10*time.Second || run.Time.IsZero() {
 		t.Fatalf("%d rows, %+v", len(*rows), run)
 	}
@@ -164,7 +167,6 @@ func TestWhatServersDo(t *testing.T) {
 		want := map[string][2]string{
 			"ok": {"ok", ""}, "reason": {"shed", "capacity"}, "busy": {"shed", "http_503"}, "limit": {"shed", "rate_limit_exceeded"}, "down": {"error", "http_503"}, "unloaded": {"error", "model_not_loaded"}, "overloaded": {"shed", "overloaded"},
 			"wrong": {"error", "bad"}, "late": {"shed", "deadline"}, "hold": {"shed", "worker_busy"}, "fault": {"error", "worker_lost"}, "truncate": {"error", "truncated"},
-			"stall": {"timeout", ""},
 		}[r.Kind]
 		if r.Index != i || r.Kind != s.kinds[i%len(s.kinds)] || string(r.Outcome) != want[0] || r.Reason != want[1] || r.CapTokens != 10 || r.E2E <= 0 ||
 			r.Intended != time.Duration(i)*5*time.Millisecond || r.Phase != run.PhaseAt(r.Intended) || (r.Class == "gold") != (i%2 == 0) {
@@ -180,10 +182,44 @@ func TestWhatServersDo(t *testing.T) {
 			if want := map[string]time.Duration{"reason": 2e9, "busy": 3e9, "hold": 4e9}[r.Kind]; r.RetryAfter != want || r.TTFT != -1 || r.PromptTokens != 3 {
 				t.Fatalf("%+v", r)
 			}
-		case "stall":
-			if r.E2E < 300*time.Millisecond || r.TTFT < 0 {
-				t.Fatalf("%+v", r)
-			}
+		}
+	}
+}
+
+// What takes longer than the client waits is a time-out.
+func TestTimeoutsAreInTheBooks(t *testing.T) {
+	url, _ := actor(t)
+	tr, rows := trial(t, url, script{kinds: []string{"stall"}}, func(c *ClientConfig) { c.Timeout = 100 * time.Millisecond })
+	tr.Arrivals, tr.Run.Length = arrival.Constant{}.Times(0, 100, 30*time.Millisecond), 30*time.Millisecond
+	if run, err := tr.Measure(t.Context()); err != nil || len(*rows) != 3 || !run.Valid() {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	for _, r := range *rows {
+		if r.Outcome != record.Timeout || r.Reason != "" || r.E2E < 100*time.Millisecond {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+// What keeps the generator itself from sending says nothing about the server.
+func TestTheGeneratorsOwnErrors(t *testing.T) {
+	url, _ := actor(t)
+	tr, rows := trial(t, url, script{kinds: []string{"ok"}}, nil)
+	tr.Client.dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)} // for documentation: no machine's
+	tr.Arrivals, tr.Run.Length = arrival.Constant{}.Times(0, 100, 30*time.Millisecond), 30*time.Millisecond
+	run, err := tr.Measure(t.Context())
+	if err != nil || len(*rows) != 3 || !strings.Contains(strings.Join(run.Invalid, "; "), "the generator could not send 3 of 3 requests") {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	for _, r := range *rows {
+		if r.Outcome != record.Error || r.Reason != "generator" || r.Err == "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL} {
+		k := call{rec: &Record{}}
+		if k.settle(t.Context(), fmt.Errorf("dial: %w", os.NewSyscallError("socket", errno))); k.rec.Outcome != ConnectError || k.rec.Reason != "generator" {
+			t.Errorf("%v: %+v", errno, k.rec)
 		}
 	}
 }
@@ -191,16 +227,25 @@ func TestWhatServersDo(t *testing.T) {
 // What does not end within the drain is censored, and counts with the time that it was waited for.
 func TestDrainedRequestsAreCensored(t *testing.T) {
 	url, _ := actor(t)
-	tr, rows := trial(t, url, script{kinds: []string{"stall", "ok"}}, nil)
-	tr.Arrivals, tr.Run.Length, tr.Drain, tr.NoITL = arrival.Constant{}.Times(0, 100, 60*time.Millisecond), 60*time.Millisecond, 200*time.Millisecond, true
+	tr, rows := trial(t, url, script{kinds: []string{"stall"}}, nil)
+	tr.Arrivals, tr.Run.Length, tr.Drain = arrival.Constant{}.Times(0, 100, 60*time.Millisecond), 60*time.Millisecond, 200*time.Millisecond
 	run, err := tr.Measure(t.Context())
 	if err != nil || run.Partial || !run.Valid() || len(*rows) != 6 {
 		t.Fatalf("%+v, %v", run, err)
 	}
 	for _, r := range *rows {
-		if r.Kind == "ok" && r.Outcome != record.OK || r.Kind == "stall" && (r.Outcome != record.Censored || r.E2E < 200*time.Millisecond) || r.ITL != nil {
+		if r.Outcome != record.Censored || r.E2E < 200*time.Millisecond {
 			t.Errorf("%+v", r)
 		}
+	}
+}
+
+func TestTimesBetweenTokensAreLeftOut(t *testing.T) {
+	url, _ := actor(t)
+	tr, rows := trial(t, url, script{kinds: []string{"ok"}}, nil)
+	tr.Arrivals, tr.Run.Length, tr.NoITL = arrival.Constant{}.Times(0, 100, 20*time.Millisecond), 20*time.Millisecond, true
+	if _, err := tr.Measure(t.Context()); err != nil || len(*rows) != 2 || (*rows)[0].Outcome != record.OK || (*rows)[0].ITL != nil {
+		t.Fatalf("%+v, %v", *rows, err)
 	}
 }
 
