@@ -126,12 +126,17 @@ func (e *services) canary(ctx context.Context, c *load.Client) *record.Canary {
 	if r.Usage != nil {
 		out.Tokens = r.Usage.CompletionTokens
 	}
-	if r.Outcome != load.OK || out.Tokens == 0 || r.E2E <= 0 {
-		out.Err = fmt.Sprintf("%s: %s", r.Outcome, r.Err)
-		return out
-	}
-	out.TokensRate = float64(out.Tokens) / r.E2E.Seconds()
+	pace(out, r)
 	return out
+}
+
+// pace is that of the tokens after the first, so that what an arm waits before it starts (static batching does) does not count.
+func pace(c *record.Canary, r *load.Record) {
+	if r.Outcome != load.OK || c.Tokens < 2 || r.TTFT < 0 || r.E2E <= r.TTFT {
+		c.Err = fmt.Sprintf("%s with %d tokens in %v: %s", r.Outcome, c.Tokens, r.E2E, r.Err)
+		return
+	}
+	c.TokensRate = float64(c.Tokens-1) / (r.E2E - r.TTFT).Seconds()
 }
 
 func (e *services) run(ctx context.Context, s *setup) (_ *record.Run, err error) {

@@ -62,7 +62,7 @@ type Run struct {
 type Canary struct {
 	Tokens     int           `json:"tokens"`
 	Took       time.Duration `json:"took_ns"`
-	TokensRate float64       `json:"tokens_per_second"`
+	TokensRate float64       `json:"tokens_per_second"` // of those after the first
 	Err        string        `json:"error,omitempty"`
 }
 
