@@ -1,6 +1,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -190,11 +191,21 @@ func ladderProgress(g *Globals) (show func(ladder.Progress), finish func()) {
 		}
 }
 
-// writeLadder prints mean goodput by arm and rate.
+// cell is where the runs of an arm at a rate or load stand in the table.
+type cell struct {
+	block int
+	arm   string
+	point float64
+}
+
+// point is a job's rate or load.
+func point(j *ladder.Job) float64 { return cmp.Or(j.Load, j.Rate) }
+
+// writeLadder prints mean goodput by arm and rate, of valid runs.
 func writeLadder(w io.Writer, res *ladder.Result, dir string) error {
 	p := &printer.Printer{W: w}
 	s := res.State
-	p.Line("%s on %s: goodput in requests/s, mean [least, most] over seeds", s.Definition.Name, s.On)
+	p.Line("%s on %s: goodput in requests/s, mean [least, most] over the seeds whose runs are valid", s.Definition.Name, s.On)
 	if s.Capacity > 0 {
 		p.Line("%s serves %.3f requests/s; loads are multiples of that", s.Definition.Capacity.Arm, s.Capacity)
 	}
@@ -206,27 +217,25 @@ func writeLadder(w io.Writer, res *ladder.Result, dir string) error {
 		}
 		p.Line("objective%s: TTFT %s, TPOT %s, E2E %s", of, limit(slo.TTFT), limit(slo.TPOT), limit(slo.E2E))
 	}
-	var columns []string
-	seen := map[string][]float64{} // block, arm and column → values
+	var columns []float64
+	header := []any{"arm"}
+	seen, of := map[cell][]float64{}, map[cell]int{} // what is valid, and how many there are
 	kept, invalid := 0, 0
 	for i := range res.Runs {
 		r := &res.Runs[i]
-		at := offered(&r.Job)
-		key := fmt.Sprint(r.Block, r.Arm, at)
-		if len(columns) == 0 || columns[len(columns)-1] != at && r.Block == 0 {
-			columns = append(columns, at)
+		at := cell{r.Block, r.Arm, point(&r.Job)}
+		if !slices.Contains(columns, at.point) {
+			columns, header = append(columns, at.point), append(header, offered(&r.Job))
 		}
-		seen[key] = append(seen[key], r.Good)
+		of[at]++
 		if r.Kept {
 			kept++
 		}
 		if len(r.Invalid) > 0 {
 			invalid++
+		} else {
+			seen[at] = append(seen[at], r.Good)
 		}
-	}
-	header := []any{"arm"}
-	for _, at := range columns {
-		header = append(header, at)
 	}
 	t := p.Table(header...)
 	for block, arms := range s.Definition.Blocks {
@@ -237,8 +246,15 @@ func writeLadder(w io.Writer, res *ladder.Result, dir string) error {
 			}
 			row := table.Row{name}
 			for _, at := range columns {
-				v := stat.Over(seen[fmt.Sprint(block, arm, at)]...)
-				row = append(row, fmt.Sprintf("%.2f [%.2f, %.2f]", v.Mean, v.Min, v.Max))
+				key := cell{block, arm, at}
+				v, text := stat.Over(seen[key]...), "-"
+				if v.Count > 0 {
+					text = fmt.Sprintf("%.2f [%.2f, %.2f]", v.Mean, v.Min, v.Max)
+				}
+				if n := of[key]; v.Count < n {
+					text += fmt.Sprintf(" (%d of %d valid)", v.Count, n)
+				}
+				row = append(row, text)
 			}
 			t.AppendRow(row)
 		}

@@ -64,6 +64,33 @@ func TestLadderIsRun(t *testing.T) {
 	}
 }
 
+// A table has each run in its place, and what an invalid run came to in none.
+func TestLadderTable(t *testing.T) {
+	d := &ladder.Definition{Name: "mine", Blocks: [][]string{{"a", "a1", "late"}}}
+	res := &ladder.Result{State: &ladder.State{Definition: d, On: "mock"}}
+	for i, r := range []struct {
+		arm  string
+		rate float64
+		good float64
+	}{{"a", 10.5, 3}, {"a1", 0.5, 5}, {"a", 0.5, 7}, {"a1", 10.5, 9}, {"a", 0.500001, 11}, {"late", 0.5, 1}, {"late", 10.5, 1}, {"late", 10.5, 2}} {
+		o := ladder.Outcome{Job: ladder.Job{Arm: r.arm, Rate: r.rate, Seed: uint64(i)}, Good: r.good}
+		if r.arm == "late" && r.good == 1 {
+			o.Invalid = []string{"lag"}
+		}
+		res.Runs = append(res.Runs, o)
+	}
+	var out strings.Builder
+	if err := writeLadder(&out, res, "dir"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"a 3.00 [3.00, 3.00] 7.00 [7.00, 7.00] 11.00 [11.00, 11.00]", "a1 9.00 [9.00, 9.00] 5.00 [5.00, 5.00] -",
+		"late 2.00 [2.00, 2.00] (1 of 2 valid) - (0 of 1 valid) -", "8 runs, 0 of them from before, 2 invalid"} {
+		if !strings.Contains(strings.Join(strings.Fields(strings.NewReplacer("│", "", "|", "").Replace(out.String())), " "), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
+
 // Only a regression ends with 1: what says nothing about the change ends with 2.
 func TestGateWithoutVerdict(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "budget.json")
