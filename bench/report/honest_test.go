@@ -93,6 +93,15 @@ func TestArmsWithoutRuns(t *testing.T) {
 	if want := []string{"a → b 0", "b → c 0", "c → d 0"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	figures, err := r.Figures()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range figures {
+		if _, err := f.SVG(); err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+		}
+	}
 	tables, err := r.Tables()
 	if err != nil {
 		t.Fatal(err)
