@@ -46,7 +46,7 @@ type LoadCmd struct {
 	Seed     uint64        `help:"seed of arrivals and requests" default:"1"`
 	Warmup   time.Duration `help:"beginning that is recorded but not counted"`
 	Tail     time.Duration `help:"end that is recorded but not counted"`
-	Drain    time.Duration `help:"how long after the last arrival answers are waited for" default:"30s"`
+	Drain    time.Duration `help:"how long after --length answers are waited for; what is open then is censored" default:"30s"`
 
 	SLO       []string      `help:"objective: [CLASS:]ttft=…,tpot=…,e2e=…; once for each class; without a class, for all others (default: the workload's own)" name:"slo" sep:"none" placeholder:"SLO"`
 	SendSLO   bool          `help:"tell the server each request's E2E objective (X-SLO-E2E-Ms)" name:"send-slo"`

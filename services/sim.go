@@ -40,7 +40,7 @@ type SimCmd struct {
 	Seeds    int           `help:"how many seeds are run at each rate, from the first up" default:"1"`
 	Warmup   time.Duration `help:"beginning that is recorded but not counted"`
 	Tail     time.Duration `help:"end that is recorded but not counted"`
-	Drain    time.Duration `help:"how long after the last arrival answers are waited for; 0: until all have ended" default:"0s"`
+	Drain    time.Duration `help:"how long after --length answers are waited for; what is open then is censored" default:"1000h"`
 	Timeout  time.Duration `help:"the client's own limit for a whole answer; 0: none" default:"0s"`
 	Silence  time.Duration `help:"the client's limit for the first token, and from one to the next, as an HTTP client's read time-out; 0: none" default:"300s"`
 	SLO      []string      `help:"objective: [CLASS:]ttft=…,tpot=…,e2e=…; once for each class; without a class, for all others (default: the workload's own)" name:"slo" sep:"none" placeholder:"SLO"`

@@ -14,7 +14,7 @@ type Change struct {
 	Loads    []float64     `help:"other loads, multiples of the measured capacity, instead of the ladder's rates or loads" xor:"offered"`
 	Seeds    []uint64      `help:"other seeds, at least 3"`
 	Length   time.Duration `help:"another length of the arrivals of a run; warm-up and tail shrink with it"`
-	Drain    time.Duration `help:"another time for which answers are waited for after the last arrival"`
+	Drain    time.Duration `help:"another time for which answers are waited for after the length"`
 	SLOTTFT  time.Duration `help:"objective instead of the ladder's and the workload's: time to the first token" name:"slo-ttft"`
 	SLOTPOT  time.Duration `help:"objective: mean time per output token after the first" name:"slo-tpot"`
 	SLOE2E   time.Duration `help:"objective: time to the last token" name:"slo-e2e"`

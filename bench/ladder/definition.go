@@ -91,8 +91,8 @@ type Definition struct {
 
 	Warmup  time.Duration `yaml:"warmup,omitempty" json:"warmup_ns,omitempty"`  // see record.Run
 	Tail    time.Duration `yaml:"tail,omitempty" json:"tail_ns,omitempty"`      // see record.Run
-	Drain   time.Duration `yaml:"drain" json:"drain_ns"`                        // how long after the last arrival answers are waited for
-	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout_ns,omitzero"` // the client's, per request; 0: Length + Drain
+	Drain   time.Duration `yaml:"drain" json:"drain_ns"`                        // how long after Length answers are waited for
+	Timeout time.Duration `yaml:"timeout,omitempty" json:"timeout_ns,omitzero"` // the client's, per request; 0: 10 minutes
 
 	Profile string `yaml:"profile,omitempty" json:"profile,omitempty"` // of the engine on sim and mock, see package profile; empty: mock
 	Model   string `yaml:"model,omitempty" json:"model,omitempty"`     // on llama, as --model of cadence up; empty: synth:120m
@@ -307,15 +307,17 @@ func (d *Definition) Arm(name string) Arm {
 	return a
 }
 
-// Hash tells whether runs belong together: SHA-256, in hexadecimal, over the definition, the kind of engine and what the
-// workload's file says. About is not part of it.
-func (d *Definition) Hash(on string, workload json.RawMessage) (string, error) {
+// Hash tells whether runs belong together: SHA-256, in hexadecimal, over the definition, the kind of engine, what the
+// workload's file says, and engine, the SHA-256 of the profile or the model that is served, which counts in place of its name or
+// path. About is not part of it.
+func (d *Definition) Hash(on string, workload json.RawMessage, engine string) (string, error) {
 	c := *d
-	c.About, c.On = "", []string{on}
+	c.About, c.On, c.Profile, c.Model = "", []string{on}, "", ""
 	b, err := json.Marshal(struct {
 		Definition Definition      `json:"definition"`
 		Workload   json.RawMessage `json:"workload"`
-	}{c, workload})
+		Engine     string          `json:"engine"`
+	}{c, workload, engine})
 	if err != nil {
 		return "", fmt.Errorf("ladder: %w", err)
 	}

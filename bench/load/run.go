@@ -19,7 +19,9 @@ type Plan struct {
 	// Sent, if not nil, is called on the schedule's goroutine as a request is handed to its own, with how late that is. It
 	// should be quick.
 	Sent func(i int, lag time.Duration)
-	// Drain is how long after the last arrival outstanding requests may go on; then their connections are closed.
+	// Length is how long requests arrive; less than the last arrival is as long as to it.
+	Length time.Duration
+	// Drain is how long after Length outstanding requests may go on; then their connections are closed. 0: at once.
 	Drain time.Duration
 	// Sink, if not nil, gets every record as it is complete, on the request's own goroutine.
 	Sink func(*Record)
@@ -70,7 +72,7 @@ func Run(ctx context.Context, p Plan) (*Summary, error) {
 		last = at
 		i++
 	}
-	late := time.AfterFunc(time.Until(start.Add(last+p.Drain)), cut)
+	late := time.AfterFunc(time.Until(start.Add(max(last, p.Length)+p.Drain)), cut)
 	defer late.Stop()
 	wg.Wait()
 	return total.Summary(time.Since(start)), err

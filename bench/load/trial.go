@@ -28,7 +28,7 @@ type Trial struct {
 	// Arrivals are offsets from the start of the run, ascending; those from Run.Length on are left out. nil: the times of
 	// Source, which must be workload.Timed then. They are never rescaled.
 	Arrivals iter.Seq[time.Duration]
-	// Drain is how long after the last arrival requests may go on; those still open then are censored.
+	// Drain is how long after Run.Length requests may go on; those still open then are censored. 0: cut at once.
 	Drain time.Duration
 	// Run is what is known of the run beforehand. Length, Warmup and Tail count; a Timed source whose times end before Length, or
 	// with a Length of 0, makes it theirs.
@@ -77,7 +77,7 @@ func (t *Trial) Measure(ctx context.Context) (*record.Run, error) {
 		watch.Go(func() { books.watch(ended) })
 	}
 	sum, err := Run(inner, Plan{
-		Client: t.Client, Drain: t.Drain,
+		Client: t.Client, Length: run.Length, Drain: t.Drain,
 		Arrivals: func(yield func(time.Duration) bool) {
 			for current = range ahead {
 				if !yield(current.at) {

@@ -240,6 +240,16 @@ func TestDrainedRequestsAreCensored(t *testing.T) {
 	}
 }
 
+// The drain begins where arrivals end, not at the last of them; without any, what is open then is cut.
+func TestDrainBeginsAtTheLength(t *testing.T) {
+	url, _ := actor(t)
+	tr, rows := trial(t, url, script{kinds: []string{"stall"}}, nil)
+	tr.Arrivals, tr.Run.Length, tr.Drain = func(yield func(time.Duration) bool) { yield(0) }, 200*time.Millisecond, 0
+	if _, err := tr.Measure(t.Context()); err != nil || len(*rows) != 1 || (*rows)[0].Outcome != record.Censored || (*rows)[0].E2E < 200*time.Millisecond {
+		t.Fatalf("%+v, %v", *rows, err)
+	}
+}
+
 func TestTimesBetweenTokensAreLeftOut(t *testing.T) {
 	url, _ := actor(t)
 	tr, rows := trial(t, url, script{kinds: []string{"ok"}}, nil)

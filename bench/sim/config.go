@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -44,6 +45,9 @@ type Speed struct {
 	Factor float64       // take 1/Factor of what the profile says, > 0
 }
 
+// Forever is a Drain that cuts nothing.
+const Forever time.Duration = math.MaxInt64
+
 // Config is one run.
 type Config struct {
 	Source   workload.Source
@@ -82,7 +86,8 @@ type Config struct {
 	Length time.Duration         // of the arrivals, > 0
 	Warmup time.Duration         // arrivals before are of phase warmup
 	Tail   time.Duration         // the last of Length are of phase tail
-	// Drain is how long after Length answers are waited for; what is open then is censored. 0: until everything has ended.
+	// Drain is how long after Length answers are waited for; what is open then is censored. 0: cut at once; Forever: until
+	// everything has ended.
 	Drain time.Duration
 
 	// Sink gets each request when its client is done with it; the record is lent for the call, but for its ITL.

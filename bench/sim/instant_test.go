@@ -22,7 +22,7 @@ func instant(t testing.TB, requests []workload.Request, times ...time.Duration) 
 			r.Prompt = prompt(i, len(r.Prompt))
 			return r
 		}),
-		Arrivals: at(times...), Workers: 1, Batch: p.Batch(), Length: time.Minute, KeepITL: true,
+		Arrivals: at(times...), Workers: 1, Batch: p.Batch(), Length: time.Minute, Drain: Forever, KeepITL: true,
 		Profile: engine(func(prefill, _, _ int) time.Duration {
 			return time.Millisecond + time.Duration(prefill)*time.Millisecond/10
 		}),

@@ -49,7 +49,7 @@ func drawn(t *rapid.T) Config {
 			copy(p, prompt(-1, min(s.share, len(p))))
 			return workload.Request{Prompt: p, Cap: s.limit, Output: s.output, Class: []string{"", "guaranteed", "gold"}[i%3], Tenant: []string{"a", "b", "no name"}[i/3%3]}
 		}),
-		Arrivals: arrival.Poisson{}.Times(seed, rapid.Float64Range(1, 500).Draw(t, "rate"), math.MaxInt64), Requests: n, Seed: seed,
+		Arrivals: arrival.Poisson{}.Times(seed, rapid.Float64Range(1, 500).Draw(t, "rate"), math.MaxInt64), Requests: n, Drain: Forever, Seed: seed,
 		Profile: engine(func(prefill, decodes, context int) time.Duration {
 			return time.Millisecond + time.Duration(100*prefill+300*decodes+context)*time.Microsecond
 		}),

@@ -174,7 +174,7 @@ func (s *sim) step(ctx context.Context) bool {
 func (s *sim) drain(ctx context.Context) {
 	last := s.now
 	for len(s.live) > 0 {
-		if end := s.cfg.Length + s.cfg.Drain; s.cfg.Drain > 0 && s.events[0].at > end {
+		if end := s.run.Length + min(s.cfg.Drain, Forever-s.run.Length); s.events[0].at > end {
 			s.now = end
 			return
 		}

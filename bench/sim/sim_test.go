@@ -75,7 +75,7 @@ func seedConfig(t testing.TB, rate float64, length time.Duration, seed uint64) C
 	t.Helper()
 	p := open(t, "seed-laptop")
 	c := Config{Source: seedSource(t, seed), Arrivals: arrival.Poisson{}.Times(seed, rate, length), Seed: seed, Profile: p, Workers: 1,
-		Batch: p.Batch(), Length: length, SLOs: map[string]record.SLO{"": {E2E: 4 * time.Second}}}
+		Batch: p.Batch(), Length: length, Drain: Forever, SLOs: map[string]record.SLO{"": {E2E: 4 * time.Second}}}
 	c.Batch.PrefixCache = true
 	return c
 }
@@ -111,7 +111,7 @@ func TestOneRequest(t *testing.T) {
 		Source: source(func(i int) workload.Request {
 			return workload.Request{Prompt: prompt(i, 600), Cap: 50, Output: 4, Tenant: "acme", Class: "gold", Kind: "long"}
 		}),
-		Arrivals: at(10 * time.Millisecond), Profile: p, Workers: 1, Batch: p.Batch(), Length: time.Second, KeepITL: true,
+		Arrivals: at(10 * time.Millisecond), Profile: p, Workers: 1, Batch: p.Batch(), Length: time.Second, Drain: Forever, KeepITL: true,
 		Latency: Latency{Request: 1e6, Append: 2e6, Dispatch: 4e6, Token: 8e6}, Capped: true,
 	}
 	c.Batch.ChunkTokens, c.Batch.BatchTokens = 512, 512
@@ -342,6 +342,18 @@ func TestDrainCensors(t *testing.T) {
 	_, rows := simulate(t, c)
 	for i, want := range []record.Outcome{record.OK, record.Censored, record.Censored} {
 		if rows[i].Outcome != want || want == record.Censored && rows[i].E2E != c.Length+c.Drain {
+			t.Errorf("%+v, want %s", rows[i], want)
+		}
+	}
+}
+
+// Without a drain, what is open when arrivals end is cut then.
+func TestNoDrain(t *testing.T) {
+	c, _ := oneToken(3, 1, 1, 1, func(*rand.Rand) int { return 1000 })
+	c.Arrivals, c.Length, c.Drain = at(0, 0, 0), 18*time.Millisecond, 0
+	_, rows := simulate(t, c)
+	for i, want := range []record.Outcome{record.OK, record.Censored, record.Censored} {
+		if rows[i].Outcome != want || want == record.Censored && rows[i].E2E != c.Length {
 			t.Errorf("%+v, want %s", rows[i], want)
 		}
 	}

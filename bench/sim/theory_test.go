@@ -31,7 +31,7 @@ func oneToken(n, workers int, rate float64, seed uint64, draw func(*rand.Rand) i
 	rng := rand.New(rand.NewPCG(seed, 1))
 	src, lengths := cut(n, func() int { return draw(rng) })
 	return Config{
-		Source: src, Arrivals: arrival.Poisson{}.Times(seed, rate, 1000*time.Hour), Requests: n, Length: 1000 * time.Hour, Workers: workers,
+		Source: src, Arrivals: arrival.Poisson{}.Times(seed, rate, 1000*time.Hour), Requests: n, Length: 1000 * time.Hour, Drain: Forever, Workers: workers,
 		Profile: engine(func(prefill, decodes, _ int) time.Duration {
 			if decodes > 0 {
 				panic("nothing decodes")
