@@ -102,11 +102,13 @@ func (c *LoadCmd) Run(ctx context.Context, g *Globals) (err error) {
 		if books, err = record.Create(c.Out, true); err != nil {
 			return err
 		}
-		trial.Sink = func(r *record.Request) error { rows = append(rows, *r); return books.Add(r) }
+		trial.Sink = books.Add
 	}
 	run, err := c.measure(ctx, g, trial, before)
 	if books != nil {
-		err = errors.Join(err, books.Close(run))
+		if err = errors.Join(err, books.Close(run)); err == nil {
+			rows, err = record.Requests(c.Out)
+		}
 	}
 	if err != nil {
 		return err
