@@ -32,6 +32,7 @@ type LadderCmd struct {
 	ModelDir     string `help:"directory of models; empty: the user's cache" type:"path"`
 	Jsonl        bool   `help:"write each run's requests as lines of JSON, too"`
 	RetryInvalid bool   `help:"run again what is complete but invalid"`
+	TrustBuild   bool   `help:"go on in a directory whose runs are of a build that does not know its sources (not made by make, or from a tree with changes), as this one does not"`
 	Show         bool   `help:"print the ladder's file"`
 	DryRun       bool   `help:"print the order and how long it takes"`
 	JSON         bool   `help:"print JSON"`
@@ -71,7 +72,7 @@ func (c *LadderCmd) Run(ctx context.Context, g *Globals) error {
 	if err := c.Change.Apply(d); err != nil {
 		return err
 	}
-	o := ladder.Options{Definition: d, On: c.On, Dir: c.Out, JSONL: c.Jsonl, RetryInvalid: c.RetryInvalid, ModelDir: c.ModelDir,
+	o := ladder.Options{Definition: d, On: c.On, Dir: c.Out, JSONL: c.Jsonl, RetryInvalid: c.RetryInvalid, TrustBuild: c.TrustBuild, ModelDir: c.ModelDir,
 		Executable: executable(), Version: g.Version, Log: g.Log, Profile: openProfile}
 	if o.Dir == "" {
 		o.Dir = filepath.Join("ladder", d.Name+"-"+c.On)

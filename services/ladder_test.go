@@ -40,7 +40,7 @@ func TestLadderCommand(t *testing.T) {
 // A ladder is run, its records are where they should be, and it is not run again.
 func TestLadderIsRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "out")
-	args := []string{"ladder", "rungs", "--on", "sim", "--loads", "1.6", "--length", "10s", "--out", dir, "--log-level", "error"}
+	args := []string{"ladder", "rungs", "--on", "sim", "--loads", "1.6", "--length", "10s", "--trust-build", "--out", dir, "--log-level", "error"}
 	status, out, errOut := run(append(args, "--json")...)
 	if status != 0 || errOut != "" {
 		t.Fatalf("%d, %s", status, errOut)

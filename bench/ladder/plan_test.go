@@ -221,13 +221,13 @@ func TestTimes(t *testing.T) {
 
 // The hash follows what is run, and only that.
 func TestHash(t *testing.T) {
-	hash := func(text, on, workload string) string {
+	hash := func(text, on, workload string, engine ...string) string {
 		t.Helper()
 		d, err := Parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := d.Hash(on, json.RawMessage(workload))
+		h, err := d.Hash(on, json.RawMessage(workload), strings.Join(engine, ""))
 		if err != nil || len(h) != 64 {
 			t.Fatal(h, err)
 		}
@@ -236,6 +236,7 @@ func TestHash(t *testing.T) {
 	want := hash(good, Sim, `{}`)
 	for _, text := range []string{
 		strings.Replace(good, `"name": "mine", `, `"about": "words", "name": "mine", `, 1),
+		strings.Replace(good, `"drain"`, `"profile": "of another name", "model": "elsewhere", "drain"`, 1),
 		strings.Replace(good, `"drain"`, `"arrivals": "poisson", "threads": 1, "on": ["sim"], "drain"`, 1),
 		"# YAML\nname: mine\narms: [{name: a}, {name: b}]\nrates: [1]\nseeds: [1, 2, 3]\nworkload: seed\nlength: 10000ms\ndrain: 1s\n",
 	} {
@@ -245,13 +246,13 @@ func TestHash(t *testing.T) {
 	}
 	for _, text := range []string{
 		strings.Replace(good, `[1, 2, 3]`, `[1, 3, 2]`, 1), strings.Replace(good, `"10s"`, `"11s"`, 1), strings.Replace(good, `{"name": "b"}`, `{"name": "b", "args": ["--x=1"]}`, 1),
-		strings.Replace(good, `{"name": "b"}`, `{"name": "b", "gateway": []}`, 1), strings.Replace(good, `"drain"`, `"profile": "seed-laptop", "drain"`, 1),
+		strings.Replace(good, `{"name": "b"}`, `{"name": "b", "gateway": []}`, 1),
 	} {
 		if hash(text, Sim, `{}`) == want {
 			t.Errorf("%s has the same hash", text)
 		}
 	}
-	if hash(good, Mock, `{}`) == want || hash(good, Sim, `{"shared_ratio": 1}`) == want {
-		t.Error("another engine or another workload has the same hash")
+	if hash(good, Mock, `{}`) == want || hash(good, Sim, `{"shared_ratio": 1}`) == want || hash(good, Sim, `{}`, "another content") == want {
+		t.Error("another engine, another workload or another content of a profile or model has the same hash")
 	}
 }

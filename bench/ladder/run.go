@@ -31,6 +31,8 @@ type Options struct {
 	JSONL      bool   // also write each run's requests as lines of JSON
 	// RetryInvalid runs again what is complete but invalid (the generator was late).
 	RetryInvalid bool
+	// TrustBuild goes on in a directory whose runs are of a build that does not know its sources, as this one does not.
+	TrustBuild bool
 
 	ModelDir   string // of models, on llama; empty: the user's cache
 	Executable string // cadence's own; not needed in the simulator
@@ -84,6 +86,8 @@ type engine interface {
 	source(seed uint64) (workload.Source, error)
 	// model is what is served; nil: it has no weights.
 	model() *pipeline.Model
+	// profile is the SHA-256 of how fast it is; empty: that is not said.
+	profileSHA256() string
 	// run offers requests to a fresh engine and returns its record.
 	run(ctx context.Context, s *setup) (*record.Run, error)
 	// alone sends n requests, each when the one before is answered, to a fresh engine.
@@ -152,7 +156,12 @@ func (o *Options) Check() error {
 	return nil
 }
 
-func execute(ctx context.Context, o *Options, e engine) (*Result, error) {
+func execute(ctx context.Context, o *Options, e engine) (_ *Result, err error) {
+	unlock, err := lock(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
 	state, err := settle(ctx, o, e)
 	if err != nil {
 		return nil, err
@@ -166,10 +175,19 @@ func execute(ctx context.Context, o *Options, e engine) (*Result, error) {
 		run, err := record.Open(dir)
 		switch {
 		case err == nil && !run.Partial && (run.Valid() || !o.RetryInvalid):
-			res.Runs[i] = Outcome{Job: jobs[i], Dir: dir, Kept: true, Invalid: run.Invalid}
-			if res.Runs[i].Good, err = goodput(dir, run); err != nil {
-				return nil, err
+			out := Outcome{Job: jobs[i], Dir: dir, Kept: true, Invalid: run.Invalid}
+			why := state.fits(&jobs[i], run)
+			if why == "" {
+				if out.Good, err = goodput(dir, run); err != nil {
+					why = err.Error()
+				}
 			}
+			if why != "" {
+				o.Log.Warn("run is done again", "id", jobs[i].ID, "differs", why)
+				left[i] = true
+				continue
+			}
+			res.Runs[i] = out
 			p.Kept++
 		case err == nil || errors.Is(err, record.ErrRun):
 			left[i] = true
@@ -217,15 +235,19 @@ func settle(ctx context.Context, o *Options, e engine) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	hash, err := d.Hash(o.On, source.Describe())
+	engine := e.profileSHA256()
+	if m := e.model(); m != nil {
+		engine = m.SHA256
+	}
+	hash, err := d.Hash(o.On, source.Describe(), engine)
 	if err != nil {
 		return nil, err
 	}
-	if s, err := resume(o.Dir, hash); s != nil || err != nil {
+	if s, err := resume(o.Dir, hash, o.TrustBuild); s != nil || err != nil {
 		return s, err
 	}
 	s := &State{Version: Version, Hash: hash, Time: time.Now().UTC(), On: o.On, Definition: d, Workload: source.Describe(),
-		Build: o.Version, Sources: provenance.Sources(), Model: e.model(), Machine: thisMachine(o.Version), SLOs: source.SLOs()}
+		Build: o.Version, Sources: provenance.Sources(), Model: e.model(), Profile: e.profileSHA256(), Machine: thisMachine(o.Version), SLOs: source.SLOs()}
 	arm := d.Arm(d.Capacity.Arm)
 	if d.Alone != nil {
 		if err := s.alone(ctx, e, arm); err != nil {
@@ -342,7 +364,7 @@ func one(ctx context.Context, o *Options, e engine, s *State, j Job) (*Outcome, 
 	run, err := e.run(ctx, &setup{arm: d.Arm(j.Arm), source: source, arrivals: arrivals, drain: d.Drain, timeout: d.Timeout, canary: true, sink: w.Add,
 		run: record.Run{ID: j.ID, Experiment: d.Name, On: o.On, Arm: j.Arm, Load: j.Load, Rate: j.Rate, Seed: j.Seed, Block: j.Block, Order: j.Order,
 			Workload: source.Name(), WorkloadSpec: source.Describe(), Arrivals: process.String(), SLOs: s.SLOs, Length: length, Warmup: warmup, Tail: d.Tail,
-			Capacity: s.Capacity, Build: o.Version, Sources: provenance.Sources(), Machine: machine}})
+			Capacity: s.Capacity, Build: o.Version, Sources: provenance.Sources(), ProfileSHA256: e.profileSHA256(), Machine: machine}})
 	if err == nil {
 		err = ctx.Err() // what ended early is no run of a ladder
 	}

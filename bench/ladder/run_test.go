@@ -28,6 +28,8 @@ type fake struct {
 	before     func(s *setup) error
 	late       bool // the generator was
 	timed      bool // the workload is a trace
+	served     pipeline.Model
+	profile    string
 }
 
 // timed is a workload with times of its own.
@@ -47,7 +49,14 @@ func (f *fake) source(seed uint64) (workload.Source, error) {
 	return s, err
 }
 
-func (f *fake) model() *pipeline.Model { return nil }
+func (f *fake) model() *pipeline.Model {
+	if f.served.SHA256 == "" {
+		return nil
+	}
+	return &f.served
+}
+
+func (f *fake) profileSHA256() string { return f.profile }
 
 func (f *fake) run(_ context.Context, s *setup) (*record.Run, error) {
 	if s.canary { // a run of the ladder
@@ -92,7 +101,7 @@ func twoArms() *fake {
 func options(dir string) (*Options, error) {
 	d, err := Parse([]byte(`{"name": "mine", "arms": [{"name": "slow"}, {"name": "fast"}], "loads": [0.5, 1.5], "seeds": [1, 2, 3], "workload": "unique",
 		"length": "20s", "warmup": "2s", "drain": "1s", "slo_alone": {"e2e": 4}}`))
-	return &Options{Definition: d, On: Mock, Dir: dir, Version: "test", Log: slog.New(slog.DiscardHandler)}, err
+	return &Options{Definition: d, On: Mock, Dir: dir, Version: "test", TrustBuild: true, Log: slog.New(slog.DiscardHandler)}, err
 }
 
 func mustOptions(t *testing.T, dir string) *Options {

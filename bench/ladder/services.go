@@ -36,13 +36,18 @@ type services struct {
 	gateway    []string // of one that stands in front, before an arm's own
 	served     *pipeline.Model
 	profile    string
+	sum        string // of the profile
 	executable string
 	log        *slog.Logger
 }
 
 func openMock(o *Options, p *profile.Profile) (*services, error) {
 	_, vocab, err := pipeline.MockModel()
-	return &services{workload: o.Definition.Workload, vocab: vocab, profile: p.Name, executable: o.Executable, log: o.Log,
+	if err != nil {
+		return nil, err
+	}
+	sum, err := p.SHA256()
+	return &services{workload: o.Definition.Workload, vocab: vocab, profile: p.Name, sum: sum, executable: o.Executable, log: o.Log,
 		args:    append([]string{"--backend=mock", "--mock-profile=" + o.Definition.Profile}, sizes(p)...),
 		gateway: []string{"--backend=openai", "--tokenizer=mock"}}, err
 }
@@ -66,6 +71,8 @@ func (e *services) source(seed uint64) (workload.Source, error) {
 }
 
 func (e *services) model() *pipeline.Model { return e.served }
+
+func (e *services) profileSHA256() string { return e.sum }
 
 // front is a fresh engine and a client of it.
 type front struct {

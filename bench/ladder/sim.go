@@ -20,6 +20,7 @@ type simulator struct {
 	workload string
 	vocab    workload.Vocabulary
 	profile  *profile.Profile
+	sum      string // of the profile
 }
 
 func openSimulator(d *Definition, p *profile.Profile) (*simulator, error) {
@@ -27,7 +28,11 @@ func openSimulator(d *Definition, p *profile.Profile) (*simulator, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &simulator{workload: d.Workload, vocab: vocab, profile: p}
+	sum, err := p.SHA256()
+	if err != nil {
+		return nil, err
+	}
+	e := &simulator{workload: d.Workload, vocab: vocab, profile: p, sum: sum}
 	for i := range d.Arms { // before the first run, not in the middle of the ladder
 		arm := d.Arm(d.Arms[i].Name)
 		if _, _, _, err := e.flags(&arm); err != nil {
@@ -51,6 +56,8 @@ func (e *simulator) source(seed uint64) (workload.Source, error) {
 }
 
 func (e *simulator) model() *pipeline.Model { return nil }
+
+func (e *simulator) profileSHA256() string { return e.sum }
 
 func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
 	args, f, plan, err := e.flags(&s.arm)

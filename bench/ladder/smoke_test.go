@@ -124,7 +124,7 @@ profile: ` + file))
 		}
 	}
 	begin := time.Now()
-	again, err := ladder.Run(t.Context(), ladder.Options{Definition: d, On: ladder.Mock, Dir: dir, Executable: "nothing is started", Version: "test", Profile: open, Log: slog.New(slog.DiscardHandler)})
+	again, err := ladder.Run(t.Context(), ladder.Options{Definition: d, On: ladder.Mock, Dir: dir, Executable: "nothing is started", Version: "test", TrustBuild: true, Profile: open, Log: slog.New(slog.DiscardHandler)})
 	if err != nil || !again.Runs[8].Kept || again.State.Time.After(begin) {
 		t.Errorf("%+v, %v", again, err)
 	}

@@ -5,18 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/provenance"
 	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/gofrs/flock"
 )
 
 // StateFile is the name of a ladder's own file.
 const StateFile = "ladder.json"
+
+// LockFile is the name of the file by which a directory is kept for one process at a time.
+const LockFile = "ladder.lock"
 
 // Version of the form of ladder.json.
 const Version = 1
@@ -35,7 +41,8 @@ type State struct {
 
 	Build   string          `json:"build"`
 	Sources string          `json:"source_hash"`
-	Model   *pipeline.Model `json:"model,omitempty"` // of llama
+	Model   *pipeline.Model `json:"model,omitempty"`          // of llama
+	Profile string          `json:"profile_sha256,omitempty"` // of the content, on sim and mock
 	Machine Machine         `json:"machine"`
 
 	Capacity  float64               `json:"capacity,omitempty"`      // requests/s that loads are multiples of; 0: there are rates
@@ -104,8 +111,48 @@ func (s *State) write(dir string) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// resume returns the state in a directory, or nil if there is none, or ErrOther if its runs cannot stand beside ours.
-func resume(dir, hash string) (*State, error) {
+// ErrUnknownBuild is returned for a directory with runs of a build that does not know its sources: whether this one is the
+// same, nobody can tell.
+var ErrUnknownBuild = errors.New("ladder: the sources of a build are not known")
+
+// ErrLocked is returned for a directory in which another process runs a ladder now.
+var ErrLocked = errors.New("ladder: another process runs in the directory")
+
+// lock keeps a directory, which it makes, for this process until unlock.
+func lock(dir string) (unlock func() error, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("ladder: %w", err)
+	}
+	l := flock.New(filepath.Join(dir, LockFile))
+	ok, err := l.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("ladder: locking %s: %w", dir, err)
+	}
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
+	}
+	return l.Unlock, nil
+}
+
+// fits returns why a run that lies where a job's should is not the job's; empty: it is.
+func (s *State) fits(j *Job, r *record.Run) string {
+	for _, k := range []struct {
+		what   string
+		differ bool
+	}{
+		{"arm", r.Arm != j.Arm}, {"seed", r.Seed != j.Seed}, {"rate", r.Rate != j.Rate}, {"load", r.Load != j.Load}, {"objectives", !maps.Equal(r.SLOs, s.SLOs)},
+		{"sources", r.Sources != s.Sources}, {"profile", r.ProfileSHA256 != s.Profile}, {"kind of engine", r.On != s.On},
+	} {
+		if k.differ {
+			return k.what
+		}
+	}
+	return ""
+}
+
+// resume returns the state in a directory, or nil if there is none, or ErrOther if its runs cannot stand beside ours, or, unless
+// trust says that they can, ErrUnknownBuild.
+func resume(dir, hash string, trust bool) (*State, error) {
 	s, err := OpenState(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -119,7 +166,15 @@ func resume(dir, hash string) (*State, error) {
 	if now := provenance.Sources(); s.Sources != now {
 		return nil, fmt.Errorf("%w: %s has runs of the engine %s, and this one is %s; choose another directory", ErrOther, dir, s.Sources, now)
 	}
+	if !trust && !knownBuild(s.Sources) {
+		return nil, fmt.Errorf("%w: %s and this are %q, which may be two; build with make, choose another directory, or go on with --trust-build", ErrUnknownBuild, dir, s.Sources)
+	}
 	return s, nil
+}
+
+// knownBuild reports whether two builds of these sources are one, see provenance.Sources.
+func knownBuild(sources string) bool {
+	return strings.HasPrefix(sources, "sha256:") || strings.HasPrefix(sources, "git:") && !strings.HasSuffix(sources, "+dirty")
 }
 
 // served is the rate at which a backlog is answered: the middle 60 % of the completions over the time that they take, in

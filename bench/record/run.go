@@ -36,13 +36,15 @@ type Run struct {
 	Wall   time.Duration `json:"wall_ns"`   // until the last answer; of the simulated clock in a simulation
 
 	// What it ran on.
-	Build    string          `json:"build"`       // version of cadence
-	Sources  string          `json:"source_hash"` // provenance: SHA-256 over the engine's sources, see package provenance
-	Model    string          `json:"model,omitempty"`
-	Profile  string          `json:"profile,omitempty"` // engine profile, for sim and mock
-	Machine  json.RawMessage `json:"machine,omitempty"`
-	Canary   *Canary         `json:"canary,omitempty"`
-	Capacity float64         `json:"capacity,omitempty"` // requests/s that Load is a multiple of
+	Build   string `json:"build"`       // version of cadence
+	Sources string `json:"source_hash"` // provenance: SHA-256 over the engine's sources, see package provenance
+	Model   string `json:"model,omitempty"`
+	Profile string `json:"profile,omitempty"` // engine profile, for sim and mock
+	// ProfileSHA256 is of the profile's content: names and paths do not tell what was in it.
+	ProfileSHA256 string          `json:"profile_sha256,omitempty"`
+	Machine       json.RawMessage `json:"machine,omitempty"`
+	Canary        *Canary         `json:"canary,omitempty"`
+	Capacity      float64         `json:"capacity,omitempty"` // requests/s that Load is a multiple of
 
 	// What the server counted over the run; -1: unknown.
 	PromptTokens int64 `json:"prompt_tokens"`

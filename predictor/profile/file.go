@@ -1,6 +1,8 @@
 package profile
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"bytes"
 	"embed"
 	"encoding/json"
@@ -50,6 +52,17 @@ func Decode(b []byte) (*Profile, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// SHA256 returns the hash, in hexadecimal, of what Encode returns: whatever its file is called, a profile is its content.
+func (p *Profile) SHA256() (string, error) {
+	c := *p
+	b, err := c.Encode()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // Encode returns the profile in JSON, as Decode reads it, or why it is not valid. It sets Version.
