@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -16,9 +17,13 @@ const root = "../.."
 
 func tree() fstest.MapFS {
 	fs := fstest.MapFS{}
-	for _, name := range []string{"go.mod", "go.sum", "ingress/a.go", "predictor/a.go", "scheduler/core/a.go", "schema/a.go", "streams/a.go", "worker/llama/a.cpp"} {
+	for _, name := range Engine {
+		if path.Ext(name) == "" { // a folder
+			name += "/a.go"
+		}
 		fs[name] = &fstest.MapFile{Data: []byte(name)}
 	}
+	fs["worker/llama/a.cpp"] = &fstest.MapFile{Data: []byte("C++")}
 	return fs
 }
 
@@ -36,7 +41,7 @@ func TestHashChangesWithTheEngineAndNothingElse(t *testing.T) {
 	if len(want) != 64 {
 		t.Fatal(want)
 	}
-	for _, name := range []string{"bench/a.go", "README.md", "worker/README.md", "worker/a_test.go", "worker/testdata/a.txt", "services/a.go"} {
+	for _, name := range []string{"bench/a.go", "bench/report/a.go", "bench/ladder/state.go", "services/report.go", "bench/sim/sim_test.go", "README.md", "worker/README.md", "worker/a_test.go", "worker/testdata/a.txt", "services/a.go"} {
 		fs := tree()
 		fs[name] = &fstest.MapFile{Data: []byte("x")}
 		if hash(t, fs) != want {
@@ -59,6 +64,24 @@ func TestHashChangesWithTheEngineAndNothingElse(t *testing.T) {
 	delete(gone, "go.sum")
 	if _, err := Hash(gone); err == nil {
 		t.Error("a tree without go.sum has a hash")
+	}
+}
+
+// What runs an experiment's requests, offers and times them, or says by default how, is part of what is measured.
+func TestWhatCanChangeAMeasurementIsHashed(t *testing.T) {
+	for _, name := range []string{"bench/sim/sim.go", "bench/load/client.go", "bench/load/form.go", "bench/workload/seed.yaml", "bench/arrival/process.go", "bench/ladder/flags.go",
+		"services/model_flags.go", "services/sim.go", "predictor/profile/mock.json", "worker/mock/backend.go", "worker/llama/attention_linux.cpp"} {
+		content, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Error(err)
+		}
+		fs := tree()
+		fs[name] = &fstest.MapFile{Data: content}
+		before := hash(t, fs)
+		fs[name] = &fstest.MapFile{Data: append(content, ' ')}
+		if hash(t, fs) == before {
+			t.Errorf("%s does not change the hash", name)
+		}
 	}
 }
 

@@ -12,9 +12,15 @@ import (
 )
 
 // Engine lists the files and folders, below the module's root, in which a change can change what is measured: everything
-// between a request's arrival and its last token. go.mod and go.sum stand for the dependencies, llama.cpp among them: a
+// between a request's arrival and its last token, the simulator of that, what makes, offers and times requests, and where flags
+// have their defaults. go.mod and go.sum stand for the dependencies, llama.cpp among them: a
 // change of any of them changes the hash, though not every one changes the engine.
-var Engine = []string{"go.mod", "go.sum", "ingress", "predictor", "scheduler", "schema", "streams", "worker"}
+var Engine = []string{
+	"go.mod", "go.sum", "ingress", "predictor", "scheduler", "schema", "streams", "worker",
+	"bench/arrival", "bench/ladder/flags.go", "bench/ladder/services.go", "bench/ladder/sim.go", "bench/load", "bench/pipeline", "bench/sim", "bench/workload",
+	"services/engine.go", "services/group.go", "services/ingress.go", "services/model_flags.go", "services/process.go", "services/scheduler.go",
+	"services/sim.go", "services/up.go", "services/upstream.go", "services/worker.go",
+}
 
 // stamp is set by the linker: the hash of the tree that this binary was built from.
 var stamp string
