@@ -100,6 +100,50 @@ func TestFitUnderNoise(t *testing.T) {
 	}
 }
 
+// What is held out is drawn: whatever repeats every fifth step is in the fit, too.
+func TestHoldOutIsDrawn(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	steps := synthetic(table(4e6, 1e6, 2e5, 300), 0, rng)
+	slow := 0
+	for i := range steps {
+		if i%5 == 0 { // twice as slow: a kind of experiment that comes every fifth time
+			steps[i].Took *= 2
+			slow++
+		}
+	}
+	seen := map[float64]bool{}
+	for seed := range uint64(4) {
+		f, err := Fit(steps, batches, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Fit.HeldOut != (len(steps)+4)/5 || f.Disturbed < slow/2 || f.Fit.ErrorP50 > 0.1 {
+			t.Errorf("seed %d: %d of %d steps held out; of the others %d disturbed: %+v", seed, f.Fit.HeldOut, len(steps), f.Disturbed, f.Fit)
+		}
+		seen[f.Fit.MeanBias] = true
+	}
+	if len(seen) < 2 {
+		t.Error("every seed holds out the same steps")
+	}
+}
+
+// A fit says how many steps it took, of which there are more.
+func TestFitTellsWhatItTook(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 8))
+	var steps []Step
+	for len(steps) < 4000 {
+		steps = append(steps, synthetic(table(4e6, 1e6, 2e5, 300), 0.01, rng)...)
+	}
+	f, err := Fit(steps, batches, 1)
+	if err != nil || f.Fit.Steps > most {
+		t.Errorf("%d of %d steps, a regression takes %d: %v", f.Fit.Steps, len(steps), most/2, err)
+	}
+	few := steps[:20]
+	if got := taken(few); got != 20 {
+		t.Errorf("%d of 20", got)
+	}
+}
+
 func TestNoFit(t *testing.T) {
 	all := synthetic(table(1e6, 0, 1e5, 100), 0, rand.New(rand.NewPCG(1, 1)))
 	only := func(kind string) (out []Step) {

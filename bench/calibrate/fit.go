@@ -18,7 +18,7 @@ var ErrFit = errors.New("calibrate: no fit")
 
 const (
 	heldOutPart = 5    // one in so many steps is held out
-	most        = 1500 // steps that one regression takes: its memory grows with their square
+	most        = 1500 // points that one regression takes, half of them steps, half their mirror images: its memory grows with their square
 	trimmings   = 10   // how often what is disturbed is told anew, at most
 	disturbed   = 6    // a step is disturbed if its error is so many times the median distance from the median error
 )
@@ -48,11 +48,11 @@ type Residual struct {
 func Fit(steps []Step, batches []int, seed uint64) (*Fitted, error) {
 	rng := rand.New(rand.NewPCG(seed, 0x686f6c64))
 	var train, held []Step
-	for _, i := range rng.Perm(len(steps)) {
+	for n, i := range rng.Perm(len(steps)) {
 		if steps[i].Took <= 0 {
 			continue
 		}
-		if i%heldOutPart == 0 {
+		if n%heldOutPart == 0 {
 			held = append(held, steps[i])
 		} else {
 			train = append(train, steps[i])
@@ -78,7 +78,7 @@ func Fit(steps []Step, batches []int, seed uint64) (*Fitted, error) {
 		}
 	}
 	out.Disturbed = len(train) - len(calm)
-	out.Fit = profile.Fit{Steps: len(calm), HeldOut: len(held), R2: determination(calm, &out.Cost)}
+	out.Fit = profile.Fit{Steps: taken(calm), HeldOut: len(held), R2: determination(calm, &out.Cost)}
 	errs := relative(held, &out.Cost)
 	out.Fit.ErrorP50, out.Fit.ErrorP95 = quantile(sizes(errs), 0.5), quantile(sizes(errs), 0.95)
 	for _, e := range errs {
@@ -190,6 +190,17 @@ func solve(steps []Step, batches []int, before *profile.Cost) (c profile.Cost, e
 		c.Decode = append(c.Decode, profile.Point{Batch: b, Time: total[i] - c.Base})
 	}
 	return c, nil
+}
+
+// taken is how many of the steps solve takes.
+func taken(steps []Step) int {
+	prefill := 0
+	for i := range steps {
+		if steps[i].Prefill > 0 {
+			prefill++
+		}
+	}
+	return min(prefill, most/2) + min(len(steps)-prefill, most/2)
 }
 
 // hats are the weights, len = len(at), with which values at ascending places make the value at n by linear interpolation;
