@@ -115,7 +115,7 @@ func TestValidate(t *testing.T) {
 		"slo-e2e":        func(o *Options) { o.SLO = -1 },
 		"drain":          func(o *Options) { o.Drain = 0 },
 		"target-p50":     func(o *Options) { o.P50 = 0 },
-		"target-p99":     func(o *Options) { o.P99 = -1 },
+		"target-p99":     func(o *Options) { o.P99 = 1 },
 		"target-goodput": func(o *Options) { o.Goodput = math.NaN() },
 		"rounds":         func(o *Options) { o.Rounds = 0 },
 	} {

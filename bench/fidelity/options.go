@@ -80,6 +80,7 @@ func (o *Options) Validate() error {
 		distinct[k] = true
 	}
 	positive := func(v float64) bool { return v > 0 }
+	part := func(v float64) bool { return v > 0 && v < 1 } // with 1, nothing would be too little
 	for _, k := range []struct {
 		key     string
 		ok      bool
@@ -93,9 +94,9 @@ func (o *Options) Validate() error {
 		{"warmup", o.Warmup >= 0, o.Warmup, "0 and more"},
 		{"slo-e2e", o.SLO >= 0, o.SLO, "0 (by the simulator) and more"},
 		{"drain", o.Drain > 0, o.Drain, "more than 0"},
-		{"target-p50", positive(o.P50), o.P50, "more than 0"},
-		{"target-p99", positive(o.P99), o.P99, "more than 0"},
-		{"target-goodput", positive(o.Goodput), o.Goodput, "more than 0"},
+		{"target-p50", part(o.P50), o.P50, "more than 0, less than 1"},
+		{"target-p99", part(o.P99), o.P99, "more than 0, less than 1"},
+		{"target-goodput", part(o.Goodput), o.Goodput, "more than 0, less than 1"},
 		{"rounds", o.Rounds >= 1, o.Rounds, "1 and more"},
 	} {
 		if !k.ok {

@@ -33,6 +33,9 @@ func cadence(t *testing.T) string {
 	return exe
 }
 
+// bounds are how many times one may be the other.
+var bounds = map[string]float64{fidelity.MetricP50: 1.6, fidelity.MetricP99: 2, fidelity.MetricGoodput: 1.5}
+
 // The simulator and the mock on the real clock come to about the same at a low load. The bounds are wide: other things run on the
 // machine of a test.
 func TestSimulatorAgainstMock(t *testing.T) {
@@ -43,7 +46,6 @@ func TestSimulatorAgainstMock(t *testing.T) {
 	}
 	o.On, o.Profile, o.Executable, o.Version, o.Out = []string{ladder.Sim, ladder.Mock}, p, cadence(t), "test", t.TempDir()
 	o.Loads, o.Requests, o.Warmup, o.Log = []float64{0.2}, 40, 4, slog.New(slog.NewTextHandler(t.Output(), nil))
-	o.Targets = fidelity.Targets{P50: 0.6, P99: 1, Goodput: 1}
 	r, err := fidelity.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -51,9 +53,9 @@ func TestSimulatorAgainstMock(t *testing.T) {
 	if err := r.Write(t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range r.Differences {
-		if !d.Passed {
-			t.Errorf("%+v", d)
+	for _, d := range r.Differences { // whichever of the two is the greater
+		if ratio := max(d.Of/d.Than, d.Than/d.Of); !(ratio <= bounds[d.Metric]) {
+			t.Errorf("they differ by a factor of %.2f, more than %v: %+v", ratio, bounds[d.Metric], d)
 		}
 	}
 	if len(r.Runs) != 2 || len(r.Differences) != 3 || r.Runs[0].Offered < 20 || r.Runs[0].Answered != r.Runs[0].Offered || r.SLO <= 0 || r.Capacity <= 0 {
