@@ -14,14 +14,22 @@ var rungs = []struct {
 	name string
 	edit func(*batch.Config)
 	peak float64 // goodput that the seed measured, the greatest over its rates
+	knee float64 // rate at which it saw p99 leave the floor
 }{
-	{"fifo", func(b *batch.Config) { b.Mode, b.PrefixCache = batch.FIFO, false }, 0.44},
+	{"fifo", func(b *batch.Config) { b.Mode, b.PrefixCache = batch.FIFO, false }, 0.44, 0.5},
 	{"static", func(b *batch.Config) {
 		b.Mode, b.MaxBatch, b.StaticWait, b.PrefixCache = batch.Static, 8, 50*time.Millisecond, false
-	}, 0.55},
-	{"continuous", func(b *batch.Config) { b.PrefixCache = false }, 0.81},
-	{"continuous+cache", func(*batch.Config) {}, 1.23},
+	}, 0.55, 0.8},
+	{"continuous", func(b *batch.Config) { b.PrefixCache = false }, 0.81, 1},
+	{"continuous+cache", func(*batch.Config) {}, 1.23, 1.9},
 }
+
+const (
+	// grossError is a guard against gross changes and says nothing about how far the simulator is to be believed: peaks differ from the
+	// seed's by up to 33 %, for reasons that are not known (docs/experiments/ladders.md). bench fidelity measures that.
+	grossError = 0.35
+	kneeFactor = 1.35
+)
 
 // climb returns each rung's mean goodput, within 4 s, at each rate, over three seeds of three minutes.
 func climb(t testing.TB, rates []float64) [][]float64 {
@@ -50,16 +58,25 @@ func climb(t testing.TB, rates []float64) [][]float64 {
 }
 
 // The seed's ladder has its order in virtual time: at every rate each rung serves at least as many in time as the one below it (at
-// 2 % of the rate, few are served by any), peaks higher, and no earlier. How near the peaks are depends on what is known of the
-// laptop and of its answers: within 35 %.
+// 2 % of the rate, few are served by any), peaks higher, and no earlier. The knees, the greatest rates of the grid at which four of
+// five are served in time, are the seed's: no other rates of the grid are within kneeFactor of them, but for static's.
 func TestSeedLadder(t *testing.T) {
 	rates := []float64{0.6, 1, 1.4, 1.9, 2.6, 4}
 	goodput := climb(t, rates)
 	at := func(i int) int { return slices.Index(goodput[i], slices.Max(goodput[i])) }
 	for i, rung := range rungs {
 		peak := goodput[i][at(i)]
-		if peak < 0.65*rung.peak || peak > 1.35*rung.peak {
+		if peak < (1-grossError)*rung.peak || peak > (1+grossError)*rung.peak {
 			t.Errorf("%s: peak goodput %.2f/s, the seed's was %.2f", rung.name, peak, rung.peak)
+		}
+		knee := 0.0
+		for k, rate := range rates {
+			if goodput[i][k] >= 0.8*rate {
+				knee = rate
+			}
+		}
+		if ratio := max(knee/rung.knee, rung.knee/knee); !(ratio <= kneeFactor) {
+			t.Errorf("%s: the knee is at %g/s, the seed's was at about %g", rung.name, knee, rung.knee)
 		}
 		if i == 0 {
 			continue
