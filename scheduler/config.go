@@ -18,7 +18,7 @@ type Config struct {
 	MaxAttempts      uint32        `help:"workers that may be lost under a request before it fails" default:"3"`
 	WorkerLostAfter  time.Duration `help:"silence after which a worker counts as lost" default:"2s"`
 	IngressLostAfter time.Duration `help:"silence after which an ingress counts as lost and its requests are cancelled" default:"3s"`
-	Order            string        `help:"who leaves the queue first: edf (earliest deadline; a request without one counts as due after the longest wait), fcfs, or sjf (fewest max_tokens; long ones may starve)" default:"edf"`
+	Order            string        `help:"who leaves the queue first: edf (earliest deadline; a request without one counts as due after the longest wait), fcfs, or sjf (fewest max_tokens; long ones may starve)" enum:"edf,fcfs,sjf" default:"edf"`
 	MaxQueueWait     time.Duration `help:"longest wait in the queue before a request fails (0: no limit)" default:"10m"`
 	DispatchTimeout  time.Duration `help:"time limit of one dispatch to a worker; it is sent again then" default:"1s"`
 	SealTimeout      time.Duration `help:"time limit of one seal at an ingress; it is asked again then" default:"1s"`
