@@ -252,13 +252,13 @@ func (b *books) count(r *Record, row *record.Request) {
 	if row.Lag > b.run.LagBudget/10 {
 		b.late++
 	}
-	switch {
-	case row.Outcome == record.Error:
+	switch row.Outcome {
+	case record.Error:
 		b.failed++
 		if r.Outcome == ConnectError && r.Reason == Generator {
 			b.unsent++
 		}
-	case row.Outcome == record.OK:
+	case record.OK:
 		b.answered++
 		if r.Usage == nil {
 			b.uncounted++

@@ -1,10 +1,10 @@
 package profile
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"bytes"
+	"crypto/sha256"
 	"embed"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
