@@ -3,6 +3,7 @@ package services
 import (
 	"context"
 	"errors"
+	"io"
 
 	"github.com/cadence-slo/cadence/bench/overhead"
 )
@@ -43,13 +44,18 @@ func (c *OverheadCmd) Run(ctx context.Context, g *Globals) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = printJSON(g.Out, report)
+	return deliver(g.Out, &report, c.JSON, report.Passed, ErrTarget)
+}
+
+// deliver prints what a measurement found, and returns missed if that is not what it should be.
+func deliver(out io.Writer, report interface{ Write(io.Writer) error }, asJSON, passed bool, missed error) (err error) {
+	if asJSON {
+		err = printJSON(out, report)
 	} else {
-		err = report.Write(g.Out)
+		err = report.Write(out)
 	}
-	if err == nil && !report.Passed {
-		err = ErrTarget
+	if err == nil && !passed {
+		err = missed
 	}
 	return err
 }

@@ -36,13 +36,5 @@ func (c *SoakCmd) Run(ctx context.Context, g *Globals) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = printJSON(g.Out, report)
-	} else {
-		err = report.Write(g.Out)
-	}
-	if err == nil && !report.Passed {
-		err = ErrLeak
-	}
-	return err
+	return deliver(g.Out, report, c.JSON, report.Passed, ErrLeak)
 }

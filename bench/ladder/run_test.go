@@ -306,9 +306,7 @@ func Killed(dir string) error {
 			s.arrivals = func(yield func(time.Duration) bool) {
 				yield(0)
 				fmt.Println("in the middle of", s.arm.Name, s.run.Seed)
-				for {
-					time.Sleep(time.Hour) // until it is killed
-				}
+				<-context.Background().Done() // never: it is killed
 			}
 		}
 		return nil
