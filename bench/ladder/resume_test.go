@@ -3,6 +3,7 @@ package ladder
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,10 +113,20 @@ func TestWhatIsKeptIsOfThisLadder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(*record.Run){
-		"rate": func(r *record.Run) { r.Rate++ }, "sources": func(r *record.Run) { r.Sources = "other" }, "profile": func(r *record.Run) { r.ProfileSHA256 = "other" },
-		"objectives": func(r *record.Run) { r.SLOs = map[string]record.SLO{"": {E2E: time.Hour}} }, "seed": func(r *record.Run) { r.Seed++ },
-		"arm": func(r *record.Run) { r.Arm = "other" }, "kind": func(r *record.Run) { r.On = Llama }, "load": func(r *record.Run) { r.Load++ },
+	spec := func(from, to string) func(*record.Run) {
+		return func(r *record.Run) {
+			was := string(r.WorkloadSpec)
+			if r.WorkloadSpec = json.RawMessage(strings.Replace(was, from, to, 1)); string(r.WorkloadSpec) == was {
+				t.Errorf("no %s in %s", from, was)
+			}
+		}
+	}
+	for differs, change := range map[string]func(*record.Run){
+		"rate": func(r *record.Run) { r.Rate++ }, "source_hash": func(r *record.Run) { r.Sources = "other" }, "profile_sha256": func(r *record.Run) { r.ProfileSHA256 = "other" },
+		`slos."".e2e_ns`: func(r *record.Run) { r.SLOs = map[string]record.SLO{"": {E2E: time.Hour}} }, "seed": func(r *record.Run) { r.Seed++ },
+		"arm": func(r *record.Run) { r.Arm = "other" }, "on": func(r *record.Run) { r.On = Llama }, "load": func(r *record.Run) { r.Load++ },
+		"length_ns": func(r *record.Run) { r.Length++ }, "warmup_ns": func(r *record.Run) { r.Warmup++ }, "capacity": func(r *record.Run) { r.Capacity++ },
+		"workload_spec.seed": spec(`"seed": `, `"seed": 1`), "workload_spec.spec.unique_tokens.max": spec(`"max": `, `"max": 1`),
 	} {
 		at := res.Runs[4].Dir
 		run, err := record.Open(at)
@@ -130,9 +141,13 @@ func TestWhatIsKeptIsOfThisLadder(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(at, record.RunFile), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f := twoArms()
-		if res, err := execute(t.Context(), mustOptions(t, dir), f); err != nil || len(f.runs) != 1 || res.Runs[4].Kept || res.Runs[4].Good == 0 {
-			t.Errorf("%s: %v, %v", name, f.runs, err)
+		f, o, log := twoArms(), mustOptions(t, dir), &strings.Builder{}
+		o.Log = slog.New(slog.NewJSONHandler(log, nil))
+		if res, err := execute(t.Context(), o, f); err != nil || len(f.runs) != 1 || res.Runs[4].Kept || res.Runs[4].Good == 0 {
+			t.Errorf("%s: %v, %v", differs, f.runs, err)
+		}
+		if said, err := json.Marshal(differs); err != nil || !strings.Contains(log.String(), `"differs":`+string(said)) {
+			t.Errorf("%s: %s", differs, log)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(res.Runs[7].Dir, record.ParquetFile), []byte("half of it"), 0o600); err != nil {

@@ -176,7 +176,11 @@ func execute(ctx context.Context, o *Options, e engine) (_ *Result, err error) {
 		switch {
 		case err == nil && !run.Partial && (run.Valid() || !o.RetryInvalid):
 			out := Outcome{Job: jobs[i], Dir: dir, Kept: true, Invalid: run.Invalid}
-			why := state.fits(&jobs[i], run)
+			source, err := e.source(jobs[i].Seed)
+			if err != nil {
+				return nil, err
+			}
+			why := state.fits(&jobs[i], source.Describe(), run)
 			if why == "" {
 				if out.Good, err = goodput(dir, run); err != nil {
 					why = err.Error()
@@ -243,11 +247,11 @@ func settle(ctx context.Context, o *Options, e engine) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, err := resume(o.Dir, hash, o.TrustBuild); s != nil || err != nil {
-		return s, err
-	}
 	s := &State{Version: Version, Hash: hash, Time: time.Now().UTC(), On: o.On, Definition: d, Workload: source.Describe(),
 		Build: o.Version, Sources: provenance.Sources(), Model: e.model(), Profile: e.profileSHA256(), Machine: thisMachine(o.Version), SLOs: source.SLOs()}
+	if before, err := resume(o.Dir, s, o.TrustBuild); before != nil || err != nil {
+		return before, err
+	}
 	arm := d.Arm(d.Capacity.Arm)
 	if d.Alone != nil {
 		if err := s.alone(ctx, e, arm); err != nil {

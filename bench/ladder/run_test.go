@@ -2,6 +2,7 @@ package ladder
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type fake struct {
 	before     func(s *setup) error
 	late       bool // the generator was
 	timed      bool // the workload is a trace
+	workload   string
 	served     pipeline.Model
 	profile    string
 }
@@ -42,7 +44,7 @@ func (f *fake) source(seed uint64) (workload.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := workload.OpenSource("unique", vocab, seed)
+	s, err := workload.OpenSource(cmp.Or(f.workload, "unique"), vocab, seed)
 	if f.timed {
 		s = timed{s}
 	}
@@ -244,15 +246,29 @@ func TestDirectoriesBelongToOneExperiment(t *testing.T) {
 	if _, err := execute(t.Context(), mustOptions(t, dir), twoArms()); err != nil {
 		t.Fatal(err)
 	}
-	for name, change := range map[string]func(*Options){
-		"length": func(o *Options) { o.Definition.Length++ },
-		"arm":    func(o *Options) { o.Definition.Arms[0].Args = []string{"--x=1"} },
-		"engine": func(o *Options) { o.On = Sim },
+	text, err := workload.Text("unique")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "changed.yaml")
+	if err := os.WriteFile(file, bytes.Replace(text, []byte("min: 256"), []byte("min: 255"), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for differs, change := range map[string]func(*Options, *fake){
+		"definition.length_ns":             func(o *Options, _ *fake) { o.Definition.Length++ },
+		"definition.arms":                  func(o *Options, _ *fake) { o.Definition.Arms[0].Args = []string{"--x=1"} },
+		"definition.seeds":                 func(o *Options, _ *fake) { o.Definition.Seeds[2]++ },
+		"definition.slo":                   func(o *Options, _ *fake) { o.Definition.SLO = &record.SLO{E2E: time.Second} },
+		"definition.slo_alone.e2e":         func(o *Options, _ *fake) { o.Definition.Alone.E2E++ },
+		"on":                               func(o *Options, _ *fake) { o.On = Sim },
+		"profile_sha256":                   func(_ *Options, f *fake) { f.profile = "other" },
+		"model":                            func(_ *Options, f *fake) { f.served.SHA256 = "other" },
+		"workload_spec.spec.unique_tokens": func(_ *Options, f *fake) { f.workload = file },
 	} {
 		o, f := mustOptions(t, dir), twoArms()
-		change(o)
-		if _, err := execute(t.Context(), o, f); !errors.Is(err, ErrOther) || len(f.runs) > 0 {
-			t.Errorf("%s: %v", name, err)
+		change(o, f)
+		if _, err := execute(t.Context(), o, f); !errors.Is(err, ErrOther) || len(f.runs) > 0 || !strings.Contains(err.Error(), "("+differs) {
+			t.Errorf("%s: %v", differs, err)
 		}
 	}
 	s, err := OpenState(dir)

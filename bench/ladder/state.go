@@ -1,6 +1,8 @@
 package ladder
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -134,25 +137,66 @@ func lock(dir string) (unlock func() error, err error) {
 	return l.Unlock, nil
 }
 
-// fits returns why a run that lies where a job's should is not the job's; empty: it is.
-func (s *State) fits(j *Job, r *record.Run) string {
-	for _, k := range []struct {
-		what   string
-		differ bool
-	}{
-		{"arm", r.Arm != j.Arm}, {"seed", r.Seed != j.Seed}, {"rate", r.Rate != j.Rate}, {"load", r.Load != j.Load}, {"objectives", !maps.Equal(r.SLOs, s.SLOs)},
-		{"sources", r.Sources != s.Sources}, {"profile", r.ProfileSHA256 != s.Profile}, {"kind of engine", r.On != s.On},
-	} {
-		if k.differ {
-			return k.what
+// fits returns the key of the record in which a run that lies where a job's should is not the job's; empty: in none. spec
+// describes the job's workload.
+func (s *State) fits(j *Job, spec json.RawMessage, r *record.Run) string {
+	length, warmup := s.Definition.Times(j.Rate)
+	want := record.Run{ID: j.ID, Experiment: s.Definition.Name, On: s.On, Arm: j.Arm, Load: j.Load, Rate: j.Rate, Seed: j.Seed, WorkloadSpec: spec, SLOs: s.SLOs,
+		Length: length, Warmup: warmup, Tail: s.Definition.Tail, Sources: s.Sources, ProfileSHA256: s.Profile, Capacity: s.Capacity}
+	got := record.Run{ID: r.ID, Experiment: r.Experiment, On: r.On, Arm: r.Arm, Load: r.Load, Rate: r.Rate, Seed: r.Seed, WorkloadSpec: r.WorkloadSpec, SLOs: r.SLOs,
+		Length: r.Length, Warmup: r.Warmup, Tail: r.Tail, Sources: r.Sources, ProfileSHA256: r.ProfileSHA256, Capacity: r.Capacity}
+	return difference(&want, &got)
+}
+
+// difference returns the first key, in order of their names, in which two values are not equal as JSON: "slos.e2e_ns" is
+// e2e_ns in slos. Empty: there is none.
+func difference(a, b any) string {
+	x, err := plain(a)
+	if err != nil {
+		return err.Error()
+	}
+	y, err := plain(b)
+	if err != nil {
+		return err.Error()
+	}
+	return unequal(x, y)
+}
+
+// plain is a value as JSON has it.
+func plain(v any) (out any, err error) {
+	b, err := json.Marshal(v)
+	if err == nil {
+		d := json.NewDecoder(bytes.NewReader(b))
+		d.UseNumber() // seeds have 64 bits
+		err = d.Decode(&out)
+	}
+	return out, err
+}
+
+func unequal(a, b any) string {
+	x, isMap := a.(map[string]any)
+	y, both := b.(map[string]any)
+	if !isMap || !both {
+		return ""
+	}
+	keys := slices.AppendSeq(slices.Collect(maps.Keys(x)), maps.Keys(y))
+	slices.Sort(keys)
+	for _, k := range keys {
+		if reflect.DeepEqual(x[k], y[k]) {
+			continue
 		}
+		name := cmp.Or(k, `""`)
+		if deeper := unequal(x[k], y[k]); deeper != "" {
+			return name + "." + deeper
+		}
+		return name
 	}
 	return ""
 }
 
-// resume returns the state in a directory, or nil if there is none, or ErrOther if its runs cannot stand beside ours, or, unless
-// trust says that they can, ErrUnknownBuild.
-func resume(dir, hash string, trust bool) (*State, error) {
+// resume returns the state in a directory, or nil if there is none, or ErrOther if its runs cannot stand beside those of the
+// ladder that ours says, or, unless trust says that they can, ErrUnknownBuild.
+func resume(dir string, ours *State, trust bool) (*State, error) {
 	s, err := OpenState(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -160,8 +204,9 @@ func resume(dir, hash string, trust bool) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Hash != hash {
-		return nil, fmt.Errorf("%w: %s has runs of ladder %s on %s, which was defined otherwise; choose another directory", ErrOther, dir, s.Definition.Name, s.On)
+	if s.Hash != ours.Hash {
+		return nil, fmt.Errorf("%w: %s has runs of ladder %s on %s, which was defined otherwise (%s differs); choose another directory",
+			ErrOther, dir, s.Definition.Name, s.On, difference(s.defined(), ours.defined()))
 	}
 	if now := provenance.Sources(); s.Sources != now {
 		return nil, fmt.Errorf("%w: %s has runs of the engine %s, and this one is %s; choose another directory", ErrOther, dir, s.Sources, now)
@@ -170,6 +215,17 @@ func resume(dir, hash string, trust bool) (*State, error) {
 		return nil, fmt.Errorf("%w: %s and this are %q, which may be two; build with make, choose another directory, or go on with --trust-build", ErrUnknownBuild, dir, s.Sources)
 	}
 	return s, nil
+}
+
+// defined is what Hash is over.
+func (s *State) defined() *State {
+	d := *s.Definition
+	d.About, d.On, d.Profile, d.Model = "", nil, "", ""
+	out := &State{On: s.On, Definition: &d, Workload: s.Workload, Profile: s.Profile}
+	if s.Model != nil {
+		out.Model = &pipeline.Model{SHA256: s.Model.SHA256}
+	}
+	return out
 }
 
 // knownBuild reports whether two builds of these sources are one, see provenance.Sources.
