@@ -14,6 +14,9 @@
 // positions are noted when keys are stored. Where they are not what is expected (keys that are not rotated, or by several
 // positions; sliding windows; a first layer without attention) the order is that of cells, and only that is lost.
 
+// Comparisons are not expected to trap: with that the compiler may vectorise those that choose between numbers.
+#pragma GCC optimize("no-trapping-math")
+
 #include "shim.h"
 
 #include "ggml-cpu.h"
@@ -26,7 +29,7 @@
 #include <mutex>
 #include <vector>
 
-#if defined(__F16C__)
+#if defined(__AVX2__) || defined(__F16C__)
 #include <immintrin.h>
 #endif
 
@@ -49,10 +52,11 @@ constexpr int      tile     = 32; // tokens computed together, at most
 constexpr int      lanes    = 16;
 constexpr int      widest   = 256; // of a head
 constexpr uint16_t negative = 0xFC00; // -infinity in half precision
+constexpr int32_t  minus_infinity = static_cast<int32_t>(0xFF800000); // in single precision
 
 // Powers of e for x ≤ 0, to 2 units in the last place; a loop over it is vectorised. Cephes' expf.
 inline float power(float x) {
-    x             = std::max(x, -87.0f);
+    x             = x < -87.0f ? -87.0f : x; // a NaN stays one
     const float n = static_cast<float>(static_cast<int32_t>(x * 1.44269504f - 0.5f));
     const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     float       p = 1.9875691500e-4f;
@@ -84,6 +88,15 @@ inline void convert(const void * from, float * to, int n) {
 #endif
 }
 
+#if defined(__AVX2__)
+// pairs adds up eight lanes: halves, then halves of these.
+inline float pairs(__m256 eight) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two  = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+#endif
+
 // dot adds up in lanes, and these in pairs. So does score, for many queries at once: both come to the same bits.
 inline float dot(const float * a, const float * b, int n) {
 #if defined(__AVX512F__)
@@ -91,10 +104,14 @@ inline float dot(const float * a, const float * b, int n) {
     for (int i = 0; i < n; i += lanes) {
         sum = _mm512_fmadd_ps(_mm512_loadu_ps(a + i), _mm512_loadu_ps(b + i), sum);
     }
-    const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(sum), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(sum), 1)));
-    const __m128 four  = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    const __m128 two   = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+    return pairs(_mm256_add_ps(_mm512_castps512_ps256(sum), _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(sum), 1))));
+#elif defined(__AVX2__) && defined(__FMA__)
+    __m256 low = _mm256_setzero_ps(), high = _mm256_setzero_ps();
+    for (int i = 0; i < n; i += lanes) {
+        low  = _mm256_fmadd_ps(_mm256_loadu_ps(a + i), _mm256_loadu_ps(b + i), low);
+        high = _mm256_fmadd_ps(_mm256_loadu_ps(a + i + 8), _mm256_loadu_ps(b + i + 8), high);
+    }
+    return pairs(_mm256_add_ps(low, high));
 #else
     float sum[lanes] = {};
     for (int i = 0; i < n; i += lanes) {
@@ -216,6 +233,18 @@ struct attention {
         return static_cast<const char *>(x->data) + cell * x->nb[1] + group * x->nb[2];
     }
 
+    // fetch brings a cell's key and value near.
+    void fetch(int cell, int group) const {
+        const char * key   = at(k, cell, group);
+        const char * value = at(v, cell, group);
+        for (int b = 0; b < 2 * dk; b += 64) {
+            __builtin_prefetch(key + b);
+        }
+        for (int b = 0; b < 2 * dv; b += 64) {
+            __builtin_prefetch(value + b);
+        }
+    }
+
     // attend computes tokens [from, to) for one group of heads over s.cells.
     void attend(scratch & s, int from, int to, int group) const {
         const int  rows = (to - from) * share;
@@ -238,6 +267,11 @@ struct attention {
             for (int j = 0; j < n; ++j) {
                 const int cell = s.cells[first + j];
                 float *   key  = many ? s.one : s.key + j * dk;
+                if (first + block + j < all) { // a block ahead, in time and too far apart for the processor to guess
+                    fetch(s.cells[first + block + j], group);
+                } else if (group + 1 < groups) {
+                    fetch(s.cells[j], group + 1);
+                }
                 convert(at(k, cell, group), key, dk);
                 convert(at(v, cell, group), s.value + j * dv, dv);
                 for (int d = 0; many && d < dk; ++d) {
@@ -316,14 +350,25 @@ struct attention {
                 score[j] = m[s.cells[first + j]] == negative ? -INFINITY : score[j];
             }
             std::fill(score + n, score + block, -INFINITY);
-            for (int j = 0; j < block; ++j) {
-                most = std::max(most, score[j]);
+            float high[lanes]; // loops without order between their turns are vectorised
+            std::fill(high, high + lanes, most);
+            for (int j = 0; j < block; j += lanes) {
+                for (int l = 0; l < lanes; ++l) {
+                    high[l] = score[j + l] > high[l] ? score[j + l] : high[l];
+                }
+            }
+            for (const float h : high) {
+                most = std::max(most, h);
             }
             const float base = most == -INFINITY ? 0.0f : most;
             float       sum  = 0;
             for (int j = 0; j < block; ++j) {
                 const float w = power(score[j] - base);
-                score[j]      = score[j] == -INFINITY ? 0.0f : w;
+                int32_t     bits, weight;
+                std::memcpy(&bits, &score[j], sizeof bits);
+                std::memcpy(&weight, &w, sizeof weight);
+                weight &= -static_cast<int32_t>(bits != minus_infinity);
+                std::memcpy(&score[j], &weight, sizeof weight);
             }
             for (int j = 0; j < n; ++j) {
                 sum += score[j];
