@@ -11,8 +11,10 @@ type Outlook struct {
 	Meet, MeetIdle float64
 	// Harm is how much of such probability the requests that were admitted before lose together by its admission, ≥ 0.
 	Harm float64
-	// Cost is the engine's time that its admission adds, > 0.
-	Cost time.Duration
+	// Cost is the engine's time that its admission adds, given what is there now, > 0. Share is its part of the time of an engine
+	// that is full: what its prefill adds, and its part of every step that it decodes in, > 0; together, the Shares of what a
+	// saturated engine does are its time.
+	Cost, Share time.Duration
 	// Bound holds for its E2E with probability Level, in (0, 1); BoundIdle is the bound on an idle engine. 0: there is no bound at
 	// that level.
 	Bound, BoundIdle time.Duration

@@ -10,10 +10,11 @@ import (
 // Sequence is what may be known of a request that was admitted and has not ended.
 type Sequence struct {
 	PromptTokens int32 // ≥ 1
-	// PrefillTokens of the prompt are still to be computed, in [0, PromptTokens]. Of one that waits it is the prompt less what
-	// the prefix cache is expected to hold; a running one decodes when it is 0.
+	// PrefillTokens are still to be computed, what the present step computes not counted, in [0, PromptTokens]; after a preemption
+	// in [0, PromptTokens+OutputTokens]. Of one that waits it is the prompt less what the prefix cache is expected to hold; a running
+	// one is in the present step with its last chunk, or decodes, when it is 0.
 	PrefillTokens int32
-	OutputTokens  int32 // generated so far, ≥ 0
+	OutputTokens  int32 // generated so far, that of the present step not counted, ≥ 0
 	CapTokens     int32 // the most it may generate, ≥ 1
 	// Lengths is the class whose distribution of output lengths it follows, an index into the table of the predictor.
 	Lengths int32
@@ -40,8 +41,12 @@ type Engine struct {
 	FreePages int
 	// StepLeft is how long the present step still takes; 0: the engine is idle.
 	StepLeft time.Duration
-	// Delay is the pipeline's constant part of a latency: what lies between client, scheduler and engine.
-	Delay time.Duration
+	// Delay is the pipeline's constant part of a latency: what lies between client, scheduler and engine. Enter of it passes
+	// before the engine has the request, in [0, Delay].
+	Delay, Enter time.Duration
+	// Refill is how long after a sequence has ended the engine has one that waited in its place; 0: its next step has, as when the
+	// queue is the engine's own. A queue elsewhere takes some messages to bring it, and the step after the next has it.
+	Refill time.Duration
 }
 
 // Idle reports whether a request that comes now would be alone.
