@@ -1,0 +1,206 @@
+package gbm
+
+import (
+	"math"
+	"slices"
+)
+
+// Model is a fitted quantile. It does not change and is safe for concurrent use.
+//
+// The nodes of all trees lie in one array, tree after tree. A leaf is a node that leads to itself, so that several trees can
+// be walked in step until all walks stand.
+type Model struct {
+	level, base float64
+	roots       []int // per tree, rising
+	nodes       []node
+	values      []float64 // per node; what a leaf adds, learning rate included
+	rows        []uint32  // per node; training rows of a leaf, those drawn for the tree
+	low, high   []float32 // per feature; range in training
+	gain        []float64 // per feature
+}
+
+type node struct {
+	threshold float32 // +Inf in a leaf: nothing is above
+	feature   uint16
+	skip      uint16 // how far ahead the left child is, which the right child follows; 0 is a leaf
+}
+
+var leafNode = node{threshold: float32(math.Inf(1))}
+
+// next returns the place of the node that x goes to from node k, k itself in a leaf.
+func next(nodes []node, k int, x []float32) int {
+	n := nodes[k]
+	right := 0
+	if x[n.feature] > n.threshold {
+		right = 1
+	}
+	return k + int(n.skip) + right
+}
+
+// Level returns the quantile that was fitted, inside (0, 1).
+func (m *Model) Level() float64 { return m.level }
+
+// Features returns how many features an input has.
+func (m *Model) Features() int { return len(m.low) }
+
+// Trees returns the number of trees.
+func (m *Model) Trees() int { return len(m.roots) }
+
+// Range returns the least and the largest value of a feature, [0, Features), in training.
+func (m *Model) Range(feature int) (low, high float32) { return m.low[feature], m.high[feature] }
+
+// Importance returns the gain of each feature's splits as a share of all gain. All are 0 if nothing was split.
+func (m *Model) Importance() []float64 {
+	share := slices.Clone(m.gain)
+	var total float64
+	for _, g := range share {
+		total += g
+	}
+	for f := range share {
+		if total > 0 {
+			share[f] /= total
+		}
+	}
+	return share
+}
+
+// Predict returns the quantile at x, in the label's unit. NaN goes left everywhere, as −Inf does; whether x is like what the
+// model was fitted on is for Supported to say. An x with another number of features gets NaN.
+func (m *Model) Predict(x []float32) float64 {
+	if len(x) != len(m.low) {
+		return math.NaN()
+	}
+	sum, roots := m.base, m.roots
+	for ; len(roots) >= 4; roots = roots[4:] {
+		at := [4]int(roots)
+		walk(m.nodes, x, &at)
+		for _, k := range at {
+			sum += m.values[k]
+		}
+	}
+	for _, root := range roots {
+		sum += m.values[m.leaf(root, x)]
+	}
+	return sum
+}
+
+// Occupancy returns the harmonic mean of the training rows in the leaves that x reaches, one per tree: the noise of leaf
+// values goes with the mean of 1/rows. 0 if x has another number of features, +Inf without trees.
+func (m *Model) Occupancy(x []float32) float64 {
+	if len(x) != len(m.low) {
+		return 0
+	}
+	if len(m.roots) == 0 {
+		return math.Inf(1)
+	}
+	sum, roots := 0.0, m.roots
+	for ; len(roots) >= 4; roots = roots[4:] {
+		at := [4]int(roots)
+		walk(m.nodes, x, &at)
+		for _, k := range at {
+			sum += 1 / float64(m.rows[k])
+		}
+	}
+	for _, root := range roots {
+		sum += 1 / float64(m.rows[m.leaf(root, x)])
+	}
+	return float64(len(m.roots)) / sum
+}
+
+// Supported says whether x is like what the model was fitted on: every feature within its range in training, and an
+// occupancy of at least minRows. outside is the first feature that is not within its range, or −1.
+func (m *Model) Supported(x []float32, minRows float64) (ok bool, outside int) {
+	if len(x) != len(m.low) {
+		return false, -1
+	}
+	for f, v := range x {
+		if !(v >= m.low[f] && v <= m.high[f]) {
+			return false, f
+		}
+	}
+	return minRows <= 0 || m.Occupancy(x) >= minRows, -1
+}
+
+// Loss returns the weighted mean pinball loss on data. Errors: those of Data.Check, and ErrShape.
+func (m *Model) Loss(d Data) (float64, error) {
+	if err := d.Check(); err != nil {
+		return 0, err
+	}
+	if len(d.Columns) != len(m.low) {
+		return 0, ErrShape
+	}
+	residual := make([]float64, d.Rows())
+	for row, label := range d.Labels {
+		prediction := m.base
+		for _, root := range m.roots {
+			prediction += m.values[m.leafOf(root, d.Columns, row)]
+		}
+		residual[row] = label - prediction
+	}
+	return meanLoss(m.level, residual, d.Weights), nil
+}
+
+// walk moves four places to the leaves that x ends in. Four walks hide each other's waits, and share the one branch that is
+// hard to foresee.
+func walk(nodes []node, x []float32, at *[4]int) {
+	a, b, c, d := at[0], at[1], at[2], at[3]
+	for {
+		na, nb, nc, nd := next(nodes, a, x), next(nodes, b, x), next(nodes, c, x), next(nodes, d, x)
+		if (na-a)|(nb-b)|(nc-c)|(nd-d) == 0 {
+			break
+		}
+		a, b, c, d = na, nb, nc, nd
+	}
+	*at = [4]int{a, b, c, d}
+}
+
+// leaf returns the place of the leaf that x ends in.
+func (m *Model) leaf(root int, x []float32) int {
+	k := root
+	for m.nodes[k].skip != 0 {
+		k = next(m.nodes, k, x)
+	}
+	return k
+}
+
+// leafOf is leaf for a row of columns.
+func (m *Model) leafOf(root int, columns [][]float32, row int) int {
+	k := root
+	for n := m.nodes[k]; n.skip != 0; n = m.nodes[k] {
+		k += int(n.skip)
+		if columns[n.feature][row] > n.threshold {
+			k++
+		}
+	}
+	return k
+}
+
+// end returns where the nodes of a tree end.
+func (m *Model) end(tree int) int {
+	if tree+1 < len(m.roots) {
+		return m.roots[tree+1]
+	}
+	return len(m.nodes)
+}
+
+// appendLeaf appends a leaf and returns its place.
+func (m *Model) appendLeaf(rows int) int {
+	m.nodes = append(m.nodes, leafNode)
+	m.values = append(m.values, 0)
+	m.rows = append(m.rows, uint32(rows))
+	return len(m.nodes) - 1
+}
+
+// keep drops all trees but the first n.
+func (m *Model) keep(n int) {
+	if n < len(m.roots) {
+		m.nodes = m.nodes[:m.roots[n]]
+	}
+	m.roots, m.values, m.rows = m.roots[:n], m.values[:len(m.nodes)], m.rows[:len(m.nodes)]
+}
+
+// clip gives back what append reserved: models live long.
+func (m *Model) clip() {
+	m.roots, m.nodes = slices.Clip(m.roots), slices.Clip(m.nodes)
+	m.values, m.rows = slices.Clip(m.values), slices.Clip(m.rows)
+}
