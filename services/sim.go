@@ -68,6 +68,8 @@ type SimCmd struct {
 
 	Order        string        `help:"who leaves the queue first: edf (earliest deadline; without deadlines as fcfs), fcfs or sjf (fewest max_tokens)" enum:"edf,fcfs,sjf" default:"edf"`
 	MaxQueueWait time.Duration `help:"a request that waited as long for a worker is shed; 0: no limit" default:"0s"`
+	MaxOpen      int           `help:"requests that the ingress holds at once; more are shed; 0: no limit" default:"0"`
+	MaxWaiting   int           `help:"requests that may wait for their first token at once; more are shed; 0: no limit" default:"0"`
 	Hop          time.Duration `help:"time of each of the four hops to a first token: to the scheduler, into the log, to the worker, to the client; 0: a pipeline that takes no time" default:"215us"`
 
 	Arm    string `help:"what is simulated, for reports that compare; empty: the mode" default:""`
@@ -180,7 +182,7 @@ func (c *SimCmd) plan(p *profile.Profile) (batch.Config, error) {
 func (c *SimCmd) config(source workload.Source, p *profile.Profile, plan batch.Config, rate float64, seed uint64) (sim.Config, string, error) {
 	cfg := sim.Config{
 		Source: source, Capped: c.Answers == "cap", Requests: c.Requests, Seed: seed, Profile: p, Workers: c.Workers, Batch: plan, ShareAll: c.PrefixSharing == "global",
-		MaxQueueWait: c.MaxQueueWait, Deadlines: c.SendSLO, ClientTimeout: c.Timeout, ReadTimeout: c.Silence,
+		MaxQueueWait: c.MaxQueueWait, MaxOpen: c.MaxOpen, MaxWaiting: c.MaxWaiting, Deadlines: c.SendSLO, ClientTimeout: c.Timeout, ReadTimeout: c.Silence,
 		Latency: sim.Latency{Request: c.Hop, Append: c.Hop, Dispatch: c.Hop, Token: c.Hop},
 		Length:  c.Length, Warmup: c.Warmup, Tail: c.Tail, Drain: c.Drain, KeepITL: c.ITL,
 	}
@@ -313,7 +315,8 @@ func (c *SimCmd) args(plan batch.Config) []string {
 		fmt.Sprintf("--chunk-tokens=%d", plan.ChunkTokens), fmt.Sprintf("--context-tokens=%d", plan.ContextTokens), fmt.Sprintf("--static-wait=%v", c.StaticWait),
 		fmt.Sprintf("--itl-target=%v", c.ITLTarget), "--prefill-order=" + c.PrefillOrder, "--kv=" + c.KV, fmt.Sprintf("--kv-overcommit=%g", c.KVOvercommit),
 		fmt.Sprintf("--prefix-cache=%t", plan.PrefixCache), fmt.Sprintf("--cache-output=%t", plan.CacheOutput), "--prefix-sharing=" + c.PrefixSharing,
-		"--order=" + c.Order, fmt.Sprintf("--max-queue-wait=%v", c.MaxQueueWait), fmt.Sprintf("--hop=%v", c.Hop), fmt.Sprintf("--timeout=%v", c.Timeout),
+		"--order=" + c.Order, fmt.Sprintf("--max-queue-wait=%v", c.MaxQueueWait),
+		fmt.Sprintf("--max-open=%d", c.MaxOpen), fmt.Sprintf("--max-waiting=%d", c.MaxWaiting), fmt.Sprintf("--hop=%v", c.Hop), fmt.Sprintf("--timeout=%v", c.Timeout),
 		fmt.Sprintf("--silence=%v", c.Silence), fmt.Sprintf("--send-slo=%t", c.SendSLO), "--speed=" + strings.Join(c.Speed, ","),
 	}
 }

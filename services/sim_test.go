@@ -73,6 +73,8 @@ func TestSimTables(t *testing.T) {
 		"--speed fast":                     "TIME=FACTOR",
 		"--slo soon":                       "ttft, tpot or e2e",
 		"--workers 0":                      "workers is 0",
+		"--max-waiting=-1":                 "max_waiting is -1",
+		"--max-open=-1":                    "max_open is -1",
 		"--kv-tokens 8":                    "kv_pages",
 		"--warmup 3m":                      "warmup",
 		"--kv-overcommit 99":               "kv_overcommit",
@@ -86,6 +88,20 @@ func TestSimTables(t *testing.T) {
 	} {
 		if status, out, errOut := run(append([]string{"sim"}, strings.Fields(args)...)...); status != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %d, %s, %s", args, status, out, errOut)
+		}
+	}
+}
+
+// The ingress's bounds shed what they have no place for.
+func TestSimBounds(t *testing.T) {
+	for _, bound := range []string{"--max-open=8", "--max-waiting=3", "--max-open=0"} {
+		var got []struct {
+			Run   record.Run
+			Tally sim.Tally
+		}
+		runJSON(t, &got, "sim", "--rate", "6", "--length", "60s", "--slo", "e2e=4s", "--brief", "--json", bound)
+		if shed := got[0].Tally.Outcomes[record.Shed]; (shed > 0) != (bound != "--max-open=0") || !slices.Contains(got[0].Run.Args, bound) {
+			t.Errorf("%s: %d were shed, %v", bound, shed, got[0].Run.Args)
 		}
 	}
 }

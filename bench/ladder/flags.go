@@ -20,6 +20,8 @@ type flags struct {
 	Sequences     int              `default:"64"`
 	EngineBatch   int              `default:"512"`
 	ContextTokens int              `default:"4096"`
+	MaxOpen       int              `default:"0"` // unlike the ingress's, which are 8192 and 1024: no bound
+	MaxWaiting    int              `default:"0"`
 	Worker        worker.Config    `embed:"" prefix:"worker-"`
 	Scheduler     scheduler.Config `embed:"" prefix:"scheduler-"`
 }

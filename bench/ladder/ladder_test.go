@@ -191,11 +191,12 @@ func TestFlags(t *testing.T) {
 		got.BatchTokens != want.BatchTokens || got.ChunkTokens != want.ChunkTokens || got.ContextTokens != want.ContextTokens {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if f, err = parseFlags(append(sizes(p), "--worker-mode=fifo", "--no-worker-prefix-cache", "--kv-tokens=8192", "--scheduler-max-queue-wait=750ms")); err != nil {
+	if f, err = parseFlags(append(sizes(p), "--worker-mode=fifo", "--no-worker-prefix-cache", "--kv-tokens=8192", "--scheduler-max-queue-wait=750ms", "--max-waiting=64", "--max-open=99")); err != nil {
 		t.Fatal(err)
 	}
-	if b, err := f.batch(); err != nil || b.Mode != batch.FIFO || b.MaxBatch != 1 || b.PrefixCache || b.KVPages != 512 || f.Scheduler.MaxQueueWait != 750*time.Millisecond {
-		t.Errorf("%+v, %v", b, f.Scheduler.MaxQueueWait)
+	if b, err := f.batch(); err != nil || b.Mode != batch.FIFO || b.MaxBatch != 1 || b.PrefixCache || b.KVPages != 512 || f.Scheduler.MaxQueueWait != 750*time.Millisecond ||
+		f.MaxWaiting != 64 || f.MaxOpen != 99 {
+		t.Errorf("%+v, %+v", b, f)
 	}
 	if _, err := parseFlags([]string{"--worker-page-tokens=0"}); err == nil {
 		t.Error("a page of no tokens")

@@ -74,6 +74,9 @@ type Config struct {
 	MaxQueueWait time.Duration
 	// Deadlines makes requests carry the E2E objective of their class as a deadline.
 	Deadlines bool
+	// MaxOpen and MaxWaiting are the ingress's bounds: requests held at once, and of them those that wait for their first token.
+	// Where one is reached the next is refused for "capacity", before Admit. 0: no bound, unlike the ingress, which always has one.
+	MaxOpen, MaxWaiting int
 	// Admit decides on each request when it arrives; nil admits all.
 	Admit Admit
 
@@ -120,6 +123,10 @@ func (c *Config) Validate() error {
 		return bad("workers", c.Workers, "1 to 65536")
 	case c.Requests < 0:
 		return bad("requests", c.Requests, "0 (all) and more")
+	case c.MaxOpen < 0:
+		return bad("max_open", c.MaxOpen, "0 (no bound) and more")
+	case c.MaxWaiting < 0:
+		return bad("max_waiting", c.MaxWaiting, "0 (no bound) and more")
 	case c.Length <= 0:
 		return bad("length", c.Length, "more than 0")
 	case c.Requests > 0 && c.Tail > 0:

@@ -24,6 +24,7 @@ func (s *sim) arrive() {
 	r.id = schema.RequestID(id)
 	r.rec = record.Request{Index: s.offered, ID: id, Tenant: w.Tenant, Class: w.Class, Kind: w.Kind, Phase: s.run.PhaseAt(s.now), PromptTokens: len(w.Prompt),
 		CapTokens: s.cfg.maxTokens(&w), Intended: s.now, Queued: -1, TTFT: -1, E2E: -1}
+	full := s.full()
 	s.offered++
 	s.open++
 	r.open, r.started, r.lastAt, r.prompt = true, -1, s.now, w.Prompt
@@ -32,6 +33,11 @@ func (s *sim) arrive() {
 	}
 	if c := schema.Class(w.Class); c == schema.Guaranteed || c == schema.BestEffort {
 		r.class = c
+	}
+	if full {
+		s.turnAway(r)
+		s.release(r)
+		return
 	}
 	plan := &s.workers[0].plan
 	if len(w.Prompt) == 0 || len(w.Prompt) >= plan.Longest() {
@@ -51,6 +57,7 @@ func (s *sim) arrive() {
 		return
 	}
 	s.live[r.id] = r
+	s.enter(r)
 	s.queue(r)
 	s.after(s.cfg.Latency.Request, atScheduler, r.slot, r.gen)
 	s.watch(r)
@@ -71,23 +78,26 @@ func (s *sim) refused(r *request, slo record.SLO) bool {
 	if !d.Refuse {
 		return false
 	}
-	r.rec.E2E, r.rec.RetryAfter = s.cfg.Latency.Request, d.RetryAfter
-	reason := d.Reason
-	if reason == "" {
-		reason = schema.RefusedSLO
-	}
+	r.rec.RetryAfter = d.RetryAfter
+	s.refuse(r, cmp.Or(d.Reason, schema.RefusedSLO))
+	return true
+}
+
+// refuse answers a request that may not come in.
+func (s *sim) refuse(r *request, reason schema.RefusalReason) {
+	r.rec.E2E = s.cfg.Latency.Request
 	if s.log != nil {
 		s.emitReceived(r)
 		s.emitRefused(r, reason)
 	}
 	s.close(r, record.Shed, string(reason))
-	return true
 }
 
 // close ends a request for its client, whose record is handed on.
 func (s *sim) close(r *request, o record.Outcome, reason string) {
 	r.open = false
 	s.open--
+	s.leave(r)
 	s.done++
 	r.rec.Outcome, r.rec.Reason, r.rec.OutputTokens = o, reason, r.generated
 	if r.started >= 0 {
@@ -111,6 +121,9 @@ func (s *sim) gotToken(r *request, cached int) {
 		r.rec.CachedTokens = cached
 		if r.open {
 			r.rec.TTFT = s.now + s.cfg.Latency.Token - r.rec.Intended
+		}
+		if r.unheard {
+			s.after(s.cfg.Latency.Token, firstHeard, r.slot, r.gen)
 		}
 		if s.log != nil {
 			s.emitFirstToken(r)
@@ -154,6 +167,7 @@ func (s *sim) told(r *request) {
 	if r.fault == schema.FailedTimeout { // waited too long in the queue
 		outcome = record.Shed
 	}
+	s.heard(r)
 	s.closeNow(r, outcome, string(r.fault))
 	if s.log != nil {
 		s.emitDelivered(r, schema.OutcomeError, r.fault)

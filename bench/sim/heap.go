@@ -19,6 +19,7 @@ const (
 	timers                   // the next client loses its patience
 	patience                 // one client's, that had some left
 	ticked                   // time passes for the scheduler
+	firstHeard               // the first token of a request reaches the ingress, if that has bounds
 )
 
 // event is something that will happen.

@@ -23,9 +23,10 @@ type request struct {
 	output    int     // that it will
 	budget    time.Duration
 
-	open   bool // its client waits
-	queued bool // admitted, and not at a worker
-	inCore bool // the scheduler has not settled it
+	open    bool // its client waits
+	queued  bool // admitted, and not at a worker
+	inCore  bool // the scheduler has not settled it
+	unheard bool // the gate counts it as waiting for its first token
 
 	worker    *worker // nil: at none
 	at        int     // in worker.reqs

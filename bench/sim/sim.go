@@ -55,6 +55,7 @@ type sim struct {
 	open                               int    // clients that wait
 	offered, done                      int
 	arrival                            Arrival // scratch
+	gate                               gate
 	log                                *log
 }
 
@@ -215,7 +216,7 @@ func (s *sim) end(partial bool) {
 // do does one event.
 func (s *sim) do(e *event) {
 	switch e.kind {
-	case atScheduler, cancelStored, cancelSent, workerEnded, told, patience:
+	case atScheduler, cancelStored, cancelSent, workerEnded, told, patience, firstHeard:
 		r := s.slots[e.slot]
 		if r == nil || r.gen != e.gen {
 			return // long over
@@ -235,6 +236,8 @@ func (s *sim) do(e *event) {
 			s.told(r)
 		case patience:
 			s.patience(r)
+		case firstHeard:
+			s.heard(r)
 		}
 	case appended:
 		s.appended()
@@ -252,6 +255,7 @@ func (s *sim) do(e *event) {
 		s.impatient()
 	case ticked:
 		s.beat()
+		s.look()
 		s.core.Tick(s.wall())
 		s.pump()
 		s.after(tickEvery, ticked, 0, 0)

@@ -397,6 +397,8 @@ func TestWhatFails(t *testing.T) {
 		"warmup":       func(c *Config) { c.Warmup = time.Hour },
 		"read_timeout": func(c *Config) { c.ReadTimeout = -1 },
 		"speeds":       func(c *Config) { c.Speeds = []Speed{{At: 1, Factor: 0}} },
+		"max_open":     func(c *Config) { c.MaxOpen = -1 },
+		"max_waiting":  func(c *Config) { c.MaxWaiting = -1 },
 		"kv_pages":     func(c *Config) { c.Batch.KVPages = 0 },
 		"profile":      func(c *Config) { c.Profile = engine(func(int, int, int) time.Duration { return 0 }) },
 	} {
