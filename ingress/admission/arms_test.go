@@ -93,7 +93,7 @@ func TestShedAdmitsWhatFits(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(7, 8))
-	in := &admission.Input{Outlook: predictor.Outlook{MeetIdle: 1, Cost: time.Second}, Load: admission.Load{Workers: 2}}
+	in := &admission.Input{Outlook: predictor.Outlook{MeetIdle: 1, Share: time.Second}, Load: admission.Load{Workers: 2}}
 	n, k := 0, 0
 	for ; in.Now < 4000*time.Second; in.Now += 250 * time.Millisecond { // 4 s of work in a second, of which 1 s is to be done
 		d := a.Decide(in, rng)

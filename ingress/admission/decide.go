@@ -132,6 +132,9 @@ func sane(o predictor.Outlook) predictor.Outlook {
 	}
 	o.Harm = max(0, o.Harm)
 	o.Cost = max(1, o.Cost)
+	if o.Share <= 0 {
+		o.Share = o.Cost
+	}
 	o.Bound, o.BoundIdle = max(0, o.Bound), max(0, o.BoundIdle)
 	return o
 }

@@ -33,7 +33,7 @@ func input(t *rapid.T, now time.Duration) *admission.Input {
 			Key: rapid.Uint64Range(0, 30).Draw(t, "key"), PromptTokens: rapid.Int32Range(-1, 500).Draw(t, "prompt"),
 			CapTokens: rapid.Int32Range(-1, 500).Draw(t, "cap"), E2E: latency(t, "e2e"), TTFT: latency(t, "ttft")},
 		Outlook: predictor.Outlook{Predicted: latency(t, "predicted"), First: latency(t, "first"),
-			Meet: probability(t, "meet"), MeetIdle: probability(t, "meet idle"), Harm: probability(t, "harm"), Cost: latency(t, "cost"),
+			Meet: probability(t, "meet"), MeetIdle: probability(t, "meet idle"), Harm: probability(t, "harm"), Cost: latency(t, "cost"), Share: latency(t, "share"),
 			Bound: latency(t, "bound"), BoundIdle: latency(t, "bound idle"), Level: 0.95,
 			Breaks: rapid.IntRange(0, 5).Draw(t, "breaks") == 0, Drain: latency(t, "drain"), Idle: rapid.IntRange(0, 3).Draw(t, "idle") == 0},
 		Cold: rapid.IntRange(0, 5).Draw(t, "cold") == 0,
@@ -112,7 +112,7 @@ func TestMarginalKeepsItsInvariants(t *testing.T) {
 func TestMarginalRefusesNothingForItsPriceWhileDemandFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := admission.DefaultConfig()
-		cfg.Explore.Rate = 0
+		cfg.Explore.Rate, cfg.Price.Utilisation = 0, 1
 		m, err := admission.NewMarginal(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +124,7 @@ func TestMarginalRefusesNothingForItsPriceWhileDemandFits(t *testing.T) {
 			in.Cold, in.Outlook.Breaks, in.Request.Class, in.Load.Workers = false, false, "", 1
 			in.Outlook.MeetIdle = 1
 			in.Outlook.Meet, in.Outlook.Harm = rapid.Float64Range(0, 1).Draw(t, "p"), rapid.Float64Range(0, 1).Draw(t, "loss")
-			in.Outlook.Cost = time.Duration(rapid.Int64Range(1, int64(time.Second)).Draw(t, "work"))
+			in.Outlook.Share = time.Duration(rapid.Int64Range(1, int64(time.Second)).Draw(t, "work"))
 			d := m.Decide(in, nil)
 			if want := in.Outlook.Meet > in.Outlook.Harm || in.Outlook.Idle; d.Lambda != 0 || d.Admit != want {
 				t.Fatalf("%+v, want %v and λ = 0", d, want)
@@ -136,7 +136,7 @@ func TestMarginalRefusesNothingForItsPriceWhileDemandFits(t *testing.T) {
 // hopeful is a request that the rule refuses, on an engine that is not idle.
 func hopeful(now time.Duration) *admission.Input {
 	return &admission.Input{Now: now, Request: admission.Request{PromptTokens: 100, CapTokens: 100, E2E: 4 * time.Second},
-		Outlook: predictor.Outlook{Meet: 0, MeetIdle: 0.9, Cost: time.Second}, Load: admission.Load{Workers: 1}}
+		Outlook: predictor.Outlook{Meet: 0, MeetIdle: 0.9, Share: time.Second}, Load: admission.Load{Workers: 1}}
 }
 
 func TestExplorationRate(t *testing.T) {
@@ -267,7 +267,7 @@ func steady(tb testing.TB) func() {
 			in.Request.Class = schema.Guaranteed
 		}
 		p := rng.Float64()
-		in.Outlook = predictor.Outlook{Meet: p, MeetIdle: 0.5 + p/2, Harm: rng.Float64() / 4, Cost: time.Duration(rng.IntN(int(time.Second))),
+		in.Outlook = predictor.Outlook{Meet: p, MeetIdle: 0.5 + p/2, Harm: rng.Float64() / 4, Share: time.Duration(1 + rng.IntN(int(time.Second))),
 			Bound: time.Duration(rng.IntN(int(8 * time.Second))), BoundIdle: time.Second, Level: 0.95, Drain: time.Second}
 		m.Decide(in, rng)
 	}

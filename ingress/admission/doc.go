@@ -7,8 +7,8 @@
 //
 // # The rule
 //
-// With p the probability that a request meets its objectives, harm what those that were admitted before lose of theirs, and
-// cost the engine's time that it adds:
+// With p the probability that a request meets its objectives, harm what those that were admitted before lose of theirs, cost its
+// part of the engine's time, and λ the price of that:
 //
 //	breaks the promise of another ─► refused: protects_guaranteed, whatever else is true
 //	hopeless on an idle engine ────► refused: infeasible ───────────────────────┐

@@ -18,6 +18,9 @@ type Config struct {
 	Hysteresis float64
 	// ColdMargin is what a latency of the physics alone is multiplied with, ≥ 1.
 	ColdMargin float64
+	// ChargeCost charges a request what its admission adds to the engine's time now, instead of its part of the time of a full
+	// engine; see Price about cost.
+	ChargeCost bool
 	Price      PriceConfig
 	Explore    Explore
 	Retry      Retry
@@ -85,7 +88,7 @@ func (m *Marginal) Decide(in *Input, rng *rand.Rand) Decision {
 	} else {
 		d.Lambda = m.price.Lambda(in.Now, in.Load.Workers)
 		d.Gain = o.Meet - o.Harm
-		d.Admit, d.Reason = m.rule(&in.Request, &o, d.Lambda, d.Gain)
+		d.Admit, d.Reason = m.rule(&in.Request, &o, float64(d.Lambda*m.charge(&o).Seconds()), d.Gain)
 		if d.Admit && d.Reason == ByBound {
 			d.Class = schema.Guaranteed
 		}
@@ -98,7 +101,7 @@ func (m *Marginal) Decide(in *Input, rng *rand.Rand) Decision {
 		m.explore(in, &d, rng)
 	}
 	if !in.Cold {
-		m.price.Add(in.Now, in.Request.Key, o.MeetIdle, o.Cost, d.Class == schema.Guaranteed)
+		m.price.Add(in.Now, in.Request.Key, o.MeetIdle, m.charge(&o), d.Class == schema.Guaranteed)
 	}
 	if !d.Admit {
 		d.RetryAfter = m.retry(in, d.Reason, rng)
@@ -106,8 +109,16 @@ func (m *Marginal) Decide(in *Input, rng *rand.Rand) Decision {
 	return d
 }
 
-// rule is the rule without idleness and chance.
-func (m *Marginal) rule(r *Request, o *predictor.Outlook, lambda, gain float64) (admit bool, reason Reason) {
+// charge is the engine's time that the request has to be worth.
+func (m *Marginal) charge(o *predictor.Outlook) time.Duration {
+	if m.cfg.ChargeCost {
+		return o.Cost
+	}
+	return o.Share
+}
+
+// rule is the rule without idleness and chance; the charge is the price of the whole request.
+func (m *Marginal) rule(r *Request, o *predictor.Outlook, charge, gain float64) (admit bool, reason Reason) {
 	switch promise := r.promise(); {
 	case o.Breaks:
 		return false, ProtectsGuaranteed
@@ -118,7 +129,7 @@ func (m *Marginal) rule(r *Request, o *predictor.Outlook, lambda, gain float64) 
 		m.refuse[1] = !fits
 		return fits, ByBound
 	default:
-		worth := float64(m.damp(0)*gain) > float64(lambda*o.Cost.Seconds())
+		worth := float64(m.damp(0)*gain) > charge
 		m.refuse[0] = !worth
 		return worth, ByPrice
 	}

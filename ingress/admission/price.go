@@ -12,7 +12,7 @@ type PriceConfig struct {
 	MinArrivals       int // in [1, MaxArrivals]
 	// MaxArrivals bounds the memory, in [1, 1<<20]: if more came in the window, it reaches back only as far as the last of them.
 	MaxArrivals int
-	// Utilisation is which part of the engines' time can be sold, in (0, 10]; see Price about cost.
+	// Utilisation is which part of the engines' time is sold, in (0, 10]; see Price about cost.
 	Utilisation float64
 	// Weight is multiplied with the dual price, in (0, 1]; see Price about ties.
 	Weight float64
@@ -23,10 +23,11 @@ type PriceConfig struct {
 	Damping time.Duration
 }
 
-// DefaultPrice returns the defaults: 40 s and 100 arrivals, undamped.
+// DefaultPrice returns the defaults: 40 s and 100 arrivals, undamped. Utilisation and Weight are what did best in a coarse
+// simulation of one engine, for answers of mixed and of equal lengths.
 func DefaultPrice() PriceConfig {
-	return PriceConfig{Window: 40 * time.Second, MaxWindow: 400 * time.Second, MinArrivals: 100, MaxArrivals: 8192, Utilisation: 1, Weight: 1,
-		Every: 100 * time.Millisecond}
+	return PriceConfig{Window: 40 * time.Second, MaxWindow: 400 * time.Second, MinArrivals: 100, MaxArrivals: 8192,
+		Utilisation: 0.8, Weight: 0.8, Every: 100 * time.Millisecond}
 }
 
 // Validate returns ErrConfig, naming the key and the allowed values.
@@ -72,16 +73,17 @@ const (
 //
 // What was promised is served whatever it is worth, so it is filled in first.
 //
-// Cost. It is the time by which a request prolongs the engine's work, given what the engine held when the request came. Batching
-// makes that depend on the state: alone, a request costs its whole run, in a full batch a fraction of that. Summed over what is
-// admitted, though, such costs come to the engine's busy time, since each is the difference of two successive horizons; so they are
-// in the unit of the capacity, workers × window, at every load. What is refused is priced at the state in which it was refused,
-// which is less than it would cost an engine that had refused others too. Utilisation corrects for that, and for a predictor whose
-// costs are biased.
+// Cost. What a request costs depends on what the engine holds: alone, it costs its whole run, in a full batch a fraction of that,
+// since batching shares the steps. The price is for times of scarcity, so cost is the request's part of the time of an engine that
+// is full (Outlook.Share): it does not depend on the state, is the same for what was admitted and what was refused, and sums to the
+// engine's time when that is scarce. At low load it says too little, but then demand fits by far. The time that the admission adds
+// now (Outlook.Cost) sums to the busy time of what was admitted at any load, but prices what was refused by the state that refusing
+// made; see Config.ChargeCost. Utilisation corrects for a bias of either, and below 1 sells less than there is: a queue near
+// saturation is long before demand exceeds the capacity.
 //
-// Ties. If all requests are alike, the dual price equals what each is worth on an idle engine, and under load none is worth more:
-// they would only be admitted when an engine is idle. A Weight below 1 leaves room for that part of the worth to be lost to
-// queueing.
+// Ties. If all requests are alike, the dual price equals what each is worth on an idle engine, and under load none is worth as
+// much: they would be admitted one by one, whenever the engine is idle. A Weight below 1 leaves room for that part of the worth to
+// be lost to queueing.
 //
 // Adding an arrival takes constant time and allocates nothing; λ is accurate to 1/64. It has one owner.
 type Price struct {
@@ -119,7 +121,7 @@ func NewPrice(cfg PriceConfig) (*Price, error) {
 }
 
 // Add counts an arrival, admitted or not, with the probability to meet its objectives on an idle engine and its cost. Another one
-// of the same key in the window, unless that is 0, does not count. Promised says that it was admitted with a guarantee.
+// of the same key in the window, unless that is 0, does not count. Guaranteed says that it was admitted with a promise.
 func (p *Price) Add(now time.Duration, key uint64, meet float64, cost time.Duration, guaranteed bool) {
 	p.pass(now)
 	if key != 0 {

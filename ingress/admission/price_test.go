@@ -102,6 +102,7 @@ func TestPriceIsTheDualOfTheKnapsack(t *testing.T) {
 		cfg.MaxWindow = cfg.Window * time.Duration(rapid.IntRange(1, 4).Draw(t, "max"))
 		cfg.MinArrivals = rapid.IntRange(1, 10).Draw(t, "least")
 		cfg.MaxArrivals = cfg.MinArrivals + rapid.IntRange(0, 30).Draw(t, "room")
+		cfg.Weight = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "weight")
 		cfg.Utilisation = rapid.SampledFrom([]float64{0.5, 1, 2}).Draw(t, "utilisation")
 		p, err := admission.NewPrice(cfg)
 		if err != nil {
@@ -119,6 +120,7 @@ func TestPriceIsTheDualOfTheKnapsack(t *testing.T) {
 			workers := rapid.IntRange(0, 4).Draw(t, "workers")
 			got := p.Lambda(now, workers)
 			capacity, sum, want := l.dual(now, workers)
+			want *= cfg.Weight
 			if n, span := p.Arrivals(now); n != len(l.all) || span != l.span(now) {
 				t.Fatalf("%d arrivals in %v, want %d in %v", n, span, len(l.all), l.span(now))
 			}
@@ -131,7 +133,7 @@ func TestPriceIsTheDualOfTheKnapsack(t *testing.T) {
 			switch {
 			case sum < capacity && got != 0:
 				t.Fatalf("λ is %v although %v fit %v", got, sum, capacity)
-			case math.IsInf(want, 1) && got != math.Ldexp(1, 20):
+			case math.IsInf(want, 1) && got != cfg.Weight*math.Ldexp(1, 20):
 				t.Fatalf("λ is %v although what was promised does not fit", got)
 			case !math.IsInf(want, 1) && math.Abs(got-want) > want/64:
 				t.Fatalf("λ is %v, want %v", got, want)
@@ -142,7 +144,7 @@ func TestPriceIsTheDualOfTheKnapsack(t *testing.T) {
 
 func TestPriceIsMonotoneInDemand(t *testing.T) {
 	cfg := admission.DefaultPrice()
-	cfg.Every, cfg.MinArrivals = 0, 1
+	cfg.Every, cfg.MinArrivals, cfg.Weight = 0, 1, 1
 	arrival := rapid.Custom(func(t *rapid.T) demand {
 		cost := rapid.Int64Range(1, int64(20*time.Second)).Draw(t, "cost")
 		return demand{meet: rapid.Float64Range(0, 1).Draw(t, "meet"), cost: time.Duration(cost),

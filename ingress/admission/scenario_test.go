@@ -23,15 +23,15 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 // Scenario files in testdata are commands, each followed by what was decided (indented).
 //
 //	config KEY=VALUE…       a new marginal rule: min_meet, hysteresis, cold_margin, window, max_window, min_arrivals, max_arrivals,
-//	                        utilisation, weight, damping, explore, explore_tokens, explore_burst, spread, retry_max; every is 0, and
-//	                        so is explore unless set
+//	                        utilisation, weight, damping, explore, explore_tokens, explore_burst, spread, retry_max,
+//	                        charge_cost=true; every is 0, and unless set explore is 0, utilisation and weight are 1
 //	arm NAME [KEY=VALUE…]   a baseline in its place: none, queue-wait, queue-depth, shed, frozen, online, constant, throughput
 //	workers N               from now; 1 before
 //	default KEY=VALUE…      what requests have unless they say otherwise
 //	at DURATION             the time is so much
 //	draw NUMBER…            what chance yields from now on, the last again and again; 0.5 before
 //	request [KEY=VALUE…]    a request: class, key, e2e, ttft, prompt, cached, cap; its outlook: predicted, first, meet, meet_idle,
-//	                        harm, cost, bound, bound_idle, level, breaks, drain, idle; cold; the load: waiting, wait, tokens.
+//	                        harm, cost, share (like cost), bound, bound_idle, level, breaks, drain, idle; cold; the load: waiting, wait, tokens.
 //	                        times=N of them arrive, every=DURATION
 //	price                   prints the price, and demand by capacity
 //
@@ -196,7 +196,7 @@ func (s *script) window() admission.PriceConfig {
 	p.Window, p.MaxWindow = s.duration("window", p.Window), s.duration("max_window", p.MaxWindow)
 	p.MinArrivals = int(s.number("min_arrivals", float64(p.MinArrivals)))
 	p.MaxArrivals = int(s.number("max_arrivals", float64(p.MaxArrivals)))
-	p.Utilisation, p.Weight = s.number("utilisation", p.Utilisation), s.number("weight", p.Weight)
+	p.Utilisation, p.Weight = s.number("utilisation", 1), s.number("weight", 1)
 	p.Damping = s.duration("damping", p.Damping)
 	return p
 }
@@ -205,6 +205,7 @@ func (s *script) config() {
 	c := admission.DefaultConfig()
 	c.Price, c.Retry = s.window(), s.retry()
 	c.MinMeet, c.Hysteresis = s.number("min_meet", c.MinMeet), s.number("hysteresis", c.Hysteresis)
+	c.ChargeCost = s.option("charge_cost", "") == "true"
 	c.ColdMargin = s.number("cold_margin", c.ColdMargin)
 	c.Explore.Rate, c.Explore.Tokens = s.number("explore", 0), s.number("explore_tokens", c.Explore.Tokens)
 	c.Explore.Burst = s.number("explore_burst", c.Explore.Burst)
@@ -257,6 +258,7 @@ func (s *script) baseline(name string) {
 }
 
 func (s *script) request() {
+	cost := s.duration("cost", time.Second)
 	in := admission.Input{
 		Request: admission.Request{
 			Class: schema.Class(s.option("class", "")), Key: uint64(s.number("key", 0)),
@@ -265,7 +267,7 @@ func (s *script) request() {
 		},
 		Outlook: predictor.Outlook{
 			Predicted: s.duration("predicted", 0), First: s.duration("first", 0),
-			Meet: s.number("meet", 1), MeetIdle: s.number("meet_idle", 1), Harm: s.number("harm", 0), Cost: s.duration("cost", time.Second),
+			Meet: s.number("meet", 1), MeetIdle: s.number("meet_idle", 1), Harm: s.number("harm", 0), Cost: cost, Share: s.duration("share", cost),
 			Bound: s.duration("bound", 0), BoundIdle: s.duration("bound_idle", 0), Level: s.number("level", 0.95),
 			Breaks: s.flag("breaks"), Drain: s.duration("drain", 0), Idle: s.flag("idle"),
 		},

@@ -52,7 +52,7 @@ func (a *Shed) Name() string { return "shed" }
 // Decide counts the request and draws.
 func (a *Shed) Decide(in *Input, rng *rand.Rand) Decision {
 	o := sane(in.Outlook)
-	a.window.Add(in.Now, in.Request.Key, o.MeetIdle, o.Cost, false)
+	a.window.Add(in.Now, in.Request.Key, o.MeetIdle, o.Share, false)
 	p := 1.0
 	if n := a.window.Demand(in.Now, in.Load.Workers) / a.cfg.Target; n > 1 {
 		p = 1 / n
