@@ -87,7 +87,7 @@ func TestGatesPromiseNothingWithoutABound(t *testing.T) {
 // At n times the capacity, 1/n is admitted.
 func TestShedAdmitsWhatFits(t *testing.T) {
 	cfg := admission.DefaultShed()
-	cfg.Target = 0.5
+	cfg.Window.Utilisation = 0.5
 	a, err := admission.NewShed(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -248,9 +248,9 @@ func TestConstantsAreValidated(t *testing.T) {
 	depth.Resume = nan
 	expect(t, "queue_depth.resume", depth.Validate())
 	shed := admission.DefaultShed()
-	shed.Target = 0
+	shed.Window.Utilisation = 0
 	_, err := admission.NewShed(shed)
-	expect(t, "shed.target", err)
+	expect(t, "price.utilisation", err)
 	gate := admission.Frozen(1)
 	expect(t, "bound.level", gate.Validate())
 	gate = admission.Frozen(0.9)

@@ -231,7 +231,7 @@ func (s *script) baseline(name string) {
 		s.arm = &a
 	case "shed":
 		c := admission.DefaultShed()
-		c.Window, c.Target = s.window(), s.number("target", c.Target)
+		c.Window = s.window()
 		a, err := admission.NewShed(c)
 		s.check(err)
 		s.arm = a

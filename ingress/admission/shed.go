@@ -4,31 +4,29 @@ import "math/rand/v2"
 
 // ShedConfig are the constants of Shed.
 type ShedConfig struct {
-	// Window is how demand is measured; its Weight, Every and Damping are not used.
+	// Window is how demand is measured, and its Utilisation which part of the capacity is filled. Weight, Every and Damping are not
+	// used.
 	Window PriceConfig
-	// Target is which part of the capacity is filled, in (0, 10].
-	Target float64
 	Retry  Retry
 }
 
 // DefaultShed returns the defaults.
 func DefaultShed() ShedConfig {
-	return ShedConfig{Window: DefaultPrice(), Target: 1, Retry: DefaultRetry()}
+	c := ShedConfig{Window: DefaultPrice(), Retry: DefaultRetry()}
+	c.Window.Utilisation = 1
+	return c
 }
 
 // Validate returns ErrConfig, naming the key and the allowed values.
 func (c *ShedConfig) Validate() error {
-	if !within(c.Target, 1e-6, 10) {
-		return bad("shed.target", c.Target, "1e-6 to 10")
-	}
 	if err := c.Window.Validate(); err != nil {
 		return err
 	}
 	return c.Retry.Validate()
 }
 
-// Shed refuses by chance whatever exceeds the capacity: if demand is n times the target, each request is admitted with probability
-// 1/n.
+// Shed refuses by chance whatever exceeds the capacity: if demand is n times what can be done, each request is admitted with
+// probability 1/n.
 type Shed struct {
 	cfg    ShedConfig
 	window *Price
@@ -54,7 +52,7 @@ func (a *Shed) Decide(in *Input, rng *rand.Rand) Decision {
 	o := sane(in.Outlook)
 	a.window.Add(in.Now, in.Request.Key, o.MeetIdle, o.Share, false)
 	p := 1.0
-	if n := a.window.Demand(in.Now, in.Load.Workers) / a.cfg.Target; n > 1 {
+	if n := a.window.Demand(in.Now, in.Load.Workers); n > 1 {
 		p = 1 / n
 	}
 	d := verdict(p >= 1 || rng != nil && rng.Float64() < p, ByDemand, in, &a.cfg.Retry, rng)
