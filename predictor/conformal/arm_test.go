@@ -111,15 +111,22 @@ func TestWindowAgainstAList(t *testing.T) {
 				list = list[max(0, len(list)-size):]
 			case Settled:
 				if i := slices.IndexFunc(list, func(o Row) bool { return o.ID == r.ID }); i >= 0 {
-					list[i].Score = r.Score
+					list[i] = r
 				}
 			}
 			if a.Len() != len(list) {
 				t.Fatalf("%d rows, want %d", a.Len(), len(list))
 			}
 			scores := make([]float64, len(list))
+			open := 0
 			for i, o := range list {
 				scores[i] = o.Score
+				if o.Stage == Overdue {
+					open++
+				}
+			}
+			if a.rows.open != open {
+				t.Fatalf("%d rows open, want %d", a.rows.open, open)
 			}
 			want, err := must(NewSplit(scores)).Quantile(alpha)
 			got, ok := a.Quantile()

@@ -88,7 +88,8 @@ func (s *side) setLimit(target float64, arl func(limit int) float64) {
 	s.arl = arl(s.limit)
 }
 
-// upARL solves L_j = 1 + p·L_{j+up} + (1−p)·L_{max(j−1,0)}, L_j = 0 from limit on, for L_0: from above, as L_j = a_j + (1−c_j)·L_{j−1}.
+// upARL solves L_j = 1 + p·L_{j+up} + (1−p)·L_{max(j−1,0)}, L_j = 0 from limit on, for L_0: from above, as
+// L_j = a_j + (1−c_j)·L_{j−1}.
 // Only positive numbers are added, so that nothing cancels however long the run.
 func upARL(p float64, up, limit int) float64 {
 	a, c := make([]float64, limit), make([]float64, limit)

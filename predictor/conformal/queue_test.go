@@ -3,6 +3,7 @@ package conformal
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -184,6 +185,37 @@ func TestQueueRefusesWhatItCannotScore(t *testing.T) {
 	}
 	if _, err := q.Complete(1<<40, 0); !errors.Is(err, ErrTicket) {
 		t.Errorf("a ticket never issued: %v", err)
+	}
+}
+
+// Rows that leave from the middle of the queue do not upset the order in which the others become overdue.
+func TestOverdueInOrderWhateverLeaves(t *testing.T) {
+	rng := rand.New(rand.NewPCG(28, 29))
+	for range 300 {
+		q := NewQueue(Ratio)
+		var tickets []Ticket
+		for i := range 60 {
+			tickets = append(tickets, must(q.Issue(Issue{ID: uint64(i), Bound: time.Duration(1 + rng.IntN(1000)), Pred: 1}, 0)))
+		}
+		for _, i := range rng.Perm(60)[:40] {
+			must(q.Complete(tickets[i], 0))
+			for k := range q.due {
+				if q.less(k, 0) {
+					t.Fatal("the first is not the first")
+				}
+			}
+		}
+		last := time.Duration(0)
+		for q.Len() > q.Overdue() {
+			at, _ := q.Next()
+			if at < last {
+				t.Fatalf("a bound that passes at %v comes after one of %v", at, last)
+			}
+			last = at
+			if got := q.Advance(nil, at+1); len(got) == 0 {
+				t.Fatalf("nothing is overdue after %v", at)
+			}
+		}
 	}
 }
 

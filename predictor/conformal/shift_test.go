@@ -14,9 +14,9 @@ const (
 	shiftAlpha = 0.1
 	shiftSD    = 0.3 // of a log ratio: a latency is within a third of its prediction, mostly
 	shiftSize  = 3 * shiftSD
-	shiftPre   = 20_000
+	shiftPre   = 8000
 	shiftPost  = 2000
-	shiftSeeds = 20
+	shiftSeeds = 12
 )
 
 // static is split calibration before the shift, never renewed.
@@ -110,7 +110,7 @@ func shift(t *testing.T, size float64) map[string]*outcomes {
 	return all
 }
 
-// A shift by three standard deviations, the engine 2.5 × slower at once, after 20,000 rows, feedback at once.
+// A shift by three standard deviations, the engine 2.5 × slower at once, after 8000 rows, feedback at once.
 func TestShift(t *testing.T) {
 	all := shift(t, shiftSize)
 	cuts := []int{0, 50, 100, 200, 500, 1000, 2000}
@@ -198,7 +198,7 @@ func TestShiftWithDelayedFeedback(t *testing.T) {
 		pred  = 1.0
 		pre   = 3000
 		post  = 1500
-		seeds = 10
+		seeds = 6
 	)
 	truth := math.Log(2) + 1.2816*shiftSD // the quantile after the shift
 	for _, name := range []string{"rolling", "aci", "dtaci", "sfogd"} {

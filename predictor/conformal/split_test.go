@@ -106,7 +106,7 @@ func TestSplitKeepsItsOwnCopy(t *testing.T) {
 // The predictor knows nothing: it predicts one constant for latencies over two decades. Scores are continuous, so that coverage
 // over calibration sets is exactly k/(n+1); the tolerance is 4 standard errors of a binomial (a false failure in 16,000 cells).
 func TestMarginalCoverageOfAUselessPredictor(t *testing.T) {
-	const sets = 3000
+	const sets = 2000
 	rng := rand.New(rand.NewPCG(1, 2))
 	latency := func() float64 { return math.Exp(1.5 * rng.NormFloat64()) }
 	for _, score := range []Score{Ratio, Absolute, Scaled} {

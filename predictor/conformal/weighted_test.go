@@ -114,7 +114,7 @@ func TestWeightedIsMonotoneInAlphaAndTestWeight(t *testing.T) {
 
 // Selection by a rule that depends on the row: unweighted calibration misses its level, weighted holds it.
 func TestWeightsUndoSelection(t *testing.T) {
-	const sets, alpha = 1500, 0.1
+	const sets, alpha = 1000, 0.1
 	rng := rand.New(rand.NewPCG(3, 4))
 	plain, weighted, n := 0, 0, 0
 	for range sets {
