@@ -30,7 +30,6 @@ type leaf struct {
 	low, high  float64 // bounds of its value
 	hist       *histogram
 	best       split
-	banned     []int
 }
 
 func newGrower(p *Params, d Data) *grower {
@@ -85,7 +84,7 @@ func (g *grower) grow(m *Model) bool {
 	m.roots = append(m.roots, m.appendLeaf(len(g.order)))
 	root := leaf{node: m.roots[trees], end: len(g.order), low: math.Inf(-1), high: math.Inf(1), hist: g.takeHistogram()}
 	root.hist.fill(g.data, g.order, g.over, g.weights)
-	root.best = g.bestSplit(root.hist, nil)
+	root.best = g.bestSplit(root.hist)
 	g.leaves = append(g.leaves[:0], root)
 	for len(g.leaves) < g.params.Leaves {
 		k := g.richest()
@@ -123,8 +122,7 @@ func (g *grower) richest() int {
 	return best
 }
 
-// split parts leaf k as its best split says: the left child takes its place, the right one is appended. If the values of
-// the children would break a monotone constraint, the leaf stays and looks for another feature.
+// split parts leaf k as its best split says: the left child takes its place, the right one is appended.
 func (g *grower) split(m *Model, k int) {
 	parent := g.leaves[k]
 	s := parent.best
@@ -133,13 +131,8 @@ func (g *grower) split(m *Model, k int) {
 	right := leaf{first: mid, end: parent.end, low: parent.low, high: parent.high}
 	if sign := g.params.sign(s.feature); sign != 0 {
 		vl, vr := g.value(left.first, left.end, left.low, left.high), g.value(right.first, right.end, right.low, right.high)
-		if float64(sign)*(vr-vl) < 0 {
-			p := &g.leaves[k]
-			p.banned = append(p.banned, s.feature)
-			p.best = g.bestSplit(p.hist, p.banned)
-			return
-		}
-		// All of one side stays below the middle, all of the other above it, however they are split further.
+		// All of one side stays below the middle, all of the other above it, however they are split further. Where gradients and
+		// quantiles disagree on the direction, both sides start at the middle.
 		middle := vl + (vr-vl)/2
 		if sign > 0 {
 			left.high, right.low = middle, middle
@@ -172,8 +165,8 @@ func (g *grower) share(parent, left, right *leaf) {
 	small.hist, large.hist = g.takeHistogram(), parent.hist
 	small.hist.fill(g.data, g.order[small.first:small.end], g.over, g.weights)
 	large.hist.subtract(small.hist)
-	small.best = g.bestSplit(small.hist, nil)
-	large.best = g.bestSplit(large.hist, nil)
+	small.best = g.bestSplit(small.hist)
+	large.best = g.bestSplit(large.hist)
 }
 
 // partition moves the rows that go left before those that go right, keeps their order, and returns where the right begin.

@@ -1,7 +1,5 @@
 package gbm
 
-import "slices"
-
 // noise is more than rounding can add to a gain, as a share of it or, per weight of a leaf, of nothing: gains per weight lie in
 // [0, 1).
 const noise = 1e-10
@@ -16,13 +14,13 @@ type split struct {
 	bin     uint8 // rows up to this bin go left
 }
 
-// bestSplit looks for the split of a leaf with the largest gain. A feature in banned is left out.
-func (g *grower) bestSplit(h *histogram, banned []int) split {
+// bestSplit looks for the split of a leaf with the largest gain.
+func (g *grower) bestSplit(h *histogram) split {
 	var best split
 	level, l2 := g.params.Level, g.params.L2
 	for _, f := range g.features {
 		edges := g.data.edges[f]
-		if len(edges) == 0 || slices.Contains(banned, f) {
+		if len(edges) == 0 {
 			continue
 		}
 		var all cell
