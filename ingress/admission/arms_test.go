@@ -17,11 +17,13 @@ import (
 
 // arms returns every arm, with names as they are in reports.
 func arms(t interface{ Fatal(...any) }) []admission.Arm {
-	marginal, err := admission.NewMarginal(admission.DefaultConfig())
+	cfg, window := admission.DefaultConfig(), admission.DefaultShed()
+	cfg.Price.MaxArrivals, window.Window.MaxArrivals = 200, 200 // quicker to make
+	marginal, err := admission.NewMarginal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shed, err := admission.NewShed(admission.DefaultShed())
+	shed, err := admission.NewShed(window)
 	if err != nil {
 		t.Fatal(err)
 	}

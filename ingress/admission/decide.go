@@ -3,7 +3,6 @@ package admission
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -54,7 +53,7 @@ type Input struct {
 	Request Request
 	// Outlook is what is expected of the request if it is admitted. Its Bound is at the level that the Arm wants.
 	Outlook predictor.Outlook
-	// Cold says that no model is calibrated: of the Outlook only Predicted, First, Drain and Idle mean something.
+	// Cold says that no model is calibrated: of the Outlook only Predicted, First, Breaks, Drain and Idle mean something.
 	Cold bool
 	Load Load
 }
@@ -69,7 +68,7 @@ type Decision struct {
 	Propensity float64
 	// Lambda is the price of a second of an engine's time, in requests within their objectives, ≥ 0; 0 where none was looked at.
 	Lambda float64
-	// Gain is by how many requests within their objectives the expectation grows, in [-∞, 1]; 0 where that was not looked at.
+	// Gain is by how many requests within their objectives the expectation grows, ≤ 1; 0 where that was not looked at.
 	Gain float64
 	// RetryAfter is for a refusal: whole seconds, ≥ 1s; 0 if it is admitted.
 	RetryAfter time.Duration
@@ -118,6 +117,9 @@ func bad(key string, value any, allowed string) error {
 // within reports whether v is in [lo, hi]; NaN is not.
 func within(v, lo, hi float64) bool { return v >= lo && v <= hi }
 
+// worst is more harm than any request can do; it is finite so that it can be written down.
+const worst = 1e9
+
 // sane returns the outlook with what is out of range taken as the worst that it can mean.
 func sane(o predictor.Outlook) predictor.Outlook {
 	unit := func(p float64) float64 {
@@ -127,8 +129,8 @@ func sane(o predictor.Outlook) predictor.Outlook {
 		return min(p, 1)
 	}
 	o.Meet, o.MeetIdle = unit(o.Meet), unit(o.MeetIdle)
-	if math.IsNaN(o.Harm) {
-		o.Harm = math.Inf(1)
+	if !(o.Harm <= worst) {
+		o.Harm = worst
 	}
 	o.Harm = max(0, o.Harm)
 	o.Cost = max(1, o.Cost)

@@ -46,7 +46,7 @@ func TestMarginalKeepsItsInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := admission.DefaultConfig()
 		cfg.Hysteresis = rapid.SampledFrom([]float64{1, 0.9, 0.1}).Draw(t, "hysteresis")
-		cfg.Price.Window, cfg.Price.MinArrivals = 2*time.Second, 1
+		cfg.Price.Window, cfg.Price.MinArrivals, cfg.Price.MaxArrivals = 2*time.Second, 1, 30
 		cfg.Explore = admission.Explore{Rate: rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "explore"), Tokens: 50, Burst: 1000}
 		m, err := admission.NewMarginal(cfg)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestMarginalKeepsItsInvariants(t *testing.T) {
 				explored += float64(max(0, r.PromptTokens) + max(0, r.CapTokens))
 			}
 			hopeless := !in.Cold && (!(o.MeetIdle > cfg.MinMeet) || asks && o.BoundIdle > r.E2E)
-			breaks := o.Breaks && !in.Cold
+			breaks := o.Breaks
 			switch {
 			case explored > most+1e-6:
 				t.Fatalf("%v tokens explored, at most %v may be", explored, most)
@@ -93,7 +93,7 @@ func TestMarginalKeepsItsInvariants(t *testing.T) {
 				t.Fatalf("admitted, and retry after %v", d.RetryAfter)
 			case !d.Admit && (d.Reason.Refusal() == "" || d.Reason.Message() == ""):
 				t.Fatalf("refused for %v", d.Reason)
-			case !(d.Lambda >= 0) || math.IsInf(d.Lambda, 0) || math.IsNaN(d.Gain) || d.Gain > 1:
+			case !(d.Lambda >= 0) || math.IsInf(d.Lambda, 0) || math.IsNaN(d.Gain) || math.IsInf(d.Gain, 0) || d.Gain > 1:
 				t.Fatalf("λ is %v, gain is %v", d.Lambda, d.Gain)
 			case d.Admit && !chance && d.Propensity != 1:
 				t.Fatalf("admitted by %v with propensity %v", d.Reason, d.Propensity)
@@ -112,7 +112,7 @@ func TestMarginalKeepsItsInvariants(t *testing.T) {
 func TestMarginalRefusesNothingForItsPriceWhileDemandFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := admission.DefaultConfig()
-		cfg.Explore.Rate, cfg.Price.Utilisation = 0, 1
+		cfg.Explore.Rate, cfg.Price.Utilisation, cfg.Price.MaxArrivals = 0, 1, 100
 		m, err := admission.NewMarginal(cfg)
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func hopeful(now time.Duration) *admission.Input {
 }
 
 func TestExplorationRate(t *testing.T) {
-	const n, rate = 200_000, 0.01
+	const n, rate = 100_000, 0.01
 	cfg := admission.DefaultConfig()
 	cfg.Explore = admission.Explore{Rate: rate, Burst: 1e12}
 	m, err := admission.NewMarginal(cfg)

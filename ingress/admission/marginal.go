@@ -52,7 +52,7 @@ func (c *Config) Validate() error {
 
 // Marginal is the rule of the package documentation: it admits what adds more to the goodput than the engine's time is worth.
 //
-// Without a calibrated model (Input.Cold) nothing is promised and nothing priced: a request is admitted if the latency of the
+// Without a calibrated model (Input.Cold) nothing more is promised and nothing priced: a request is admitted if the latency of the
 // physics, times ColdMargin, is within its objectives, or if the engine is idle; one that asked for a guarantee is then served as
 // best effort.
 type Marginal struct {
@@ -82,8 +82,11 @@ func (m *Marginal) Decide(in *Input, rng *rand.Rand) Decision {
 	d := Decision{Class: schema.BestEffort, Propensity: 1}
 	o := sane(in.Outlook)
 	if in.Cold {
-		o.Breaks = false // nothing is promised
 		d.Note = NoteCold
+	}
+	if o.Breaks {
+		d.Reason = ProtectsGuaranteed
+	} else if in.Cold {
 		d.Admit, d.Reason = m.cold(in, &o), ByMargin
 	} else {
 		d.Lambda = m.price.Lambda(in.Now, in.Load.Workers)
@@ -120,8 +123,6 @@ func (m *Marginal) charge(o *predictor.Outlook) time.Duration {
 // rule is the rule without idleness and chance; the charge is the price of the whole request.
 func (m *Marginal) rule(r *Request, o *predictor.Outlook, charge, gain float64) (admit bool, reason Reason) {
 	switch promise := r.promise(); {
-	case o.Breaks:
-		return false, ProtectsGuaranteed
 	case o.MeetIdle <= m.cfg.MinMeet, promise && o.BoundIdle > r.E2E:
 		return false, Infeasible
 	case promise:

@@ -144,7 +144,7 @@ func TestPriceIsTheDualOfTheKnapsack(t *testing.T) {
 
 func TestPriceIsMonotoneInDemand(t *testing.T) {
 	cfg := admission.DefaultPrice()
-	cfg.Every, cfg.MinArrivals, cfg.Weight = 0, 1, 1
+	cfg.Every, cfg.MinArrivals, cfg.MaxArrivals, cfg.Weight = 0, 1, 100, 1
 	arrival := rapid.Custom(func(t *rapid.T) demand {
 		cost := rapid.Int64Range(1, int64(20*time.Second)).Draw(t, "cost")
 		return demand{meet: rapid.Float64Range(0, 1).Draw(t, "meet"), cost: time.Duration(cost),
