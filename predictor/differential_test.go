@@ -24,6 +24,7 @@ type drawn struct {
 	seed                     uint64
 	prompt, output, capTimes int
 	capped                   bool
+	kinds                    bool // every second answer is a fifth as long
 }
 
 func (d drawn) Name() string                { return "drawn" }
@@ -34,8 +35,11 @@ func (d drawn) SLOs() map[string]record.SLO { return nil }
 func (d drawn) sizes(i int) (prompt, output, limit int) {
 	rng := rand.New(rand.NewPCG(d.seed, uint64(i)))
 	prompt = max(1, int(float64(d.prompt)*math.Exp2(4*rng.Float64()-3)))
-	output = max(1, int(float64(d.output)*math.Exp2(4*rng.Float64()-3)))
-	return prompt, output, d.output * d.capTimes
+	long := float64(d.output) * math.Exp2(4*rng.Float64()-3)
+	if d.kinds && i%2 == 0 {
+		long /= 5
+	}
+	return prompt, max(1, int(long)), d.output * d.capTimes
 }
 
 func (d drawn) Request(i int) workload.Request {
@@ -78,6 +82,7 @@ type world struct {
 	n       int
 	latency sim.Latency
 	see     func(index int, e *predictor.Engine, s *predictor.Sequence)
+	ended   func(r *record.Request) // if not nil
 	class   func(index int) int32
 	slo     record.SLO
 }
@@ -93,6 +98,9 @@ func (w world) run(t testing.TB) []record.Request {
 		Profile: w.profile, Workers: 1, Batch: w.plan, Latency: w.latency, Length: span, Drain: sim.Forever}
 	c.Sink = func(r *record.Request) error {
 		rows[r.Index] = *r
+		if w.ended != nil {
+			w.ended(r)
+		}
 		return nil
 	}
 	sequence := func(i int, now time.Duration) predictor.Sequence {

@@ -142,7 +142,7 @@ func (f *Forecast) judge(e *Engine, l Lengths, r Residual, bounded bool, up floa
 	f.odds.set(r)
 	f.run.mark()
 	f.fork.mark()
-	for i := range f.others {
+	for i := range min(f.others, len(e.Running)+len(e.Waiting)) {
 		s := at(e, i)
 		t := target{math.Inf(1), objective(s.E2E, s.Age)}
 		a, b := &f.run.jobs[i], &f.fork.jobs[i]

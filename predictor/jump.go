@@ -173,7 +173,24 @@ func (r *run) jump(p *plan) {
 		}
 	}
 	took := p.step(prefill, entered, context, growth, n)
+	paid := r.cost
 	decoded := r.attribute(p, prefill, entered, context, growth, n, took)
+	if p.slow*p.context*growth*n*n > 0.02*took {
+		// The curve bends: it would be off by an eighth of that in the middle.
+		last := 0.0
+		for _, part := range [...]float64{1. / 16, 1. / 8, 1. / 4, 1. / 2, 3. / 4} {
+			m := math.Floor(n * part)
+			if m == last {
+				continue
+			}
+			last = m
+			at := r.now + p.step(prefill, entered, context, growth, m)
+			r.line = append(r.line, point{r.round + m*rate, at})
+			if decoded {
+				r.curve = append(r.curve, Knot{r.round + m*rate - r.jobs[r.own].join + 1, at, paid + (r.cost-paid)*m/n})
+			}
+		}
+	}
 	r.now += took
 	r.busy += took
 	r.round += n * rate

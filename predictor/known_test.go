@@ -72,10 +72,10 @@ func TestForecastIsWhatThePlannerDoes(t *testing.T) {
 	}
 }
 
-// errors are |predicted / measured - 1|.
-type errors struct{ first, whole, others []float64 }
+// misses are |predicted / measured - 1|.
+type misses struct{ first, whole, others []float64 }
 
-func errorsOf(t *testing.T, w world) (all errors) {
+func errorsOf(t *testing.T, w world) (all misses) {
 	var f predictor.Forecast
 	lengths := oracle{w.source}
 	w.class = func(i int) int32 { return int32(i) }
