@@ -391,6 +391,14 @@ func (p *Planner) Usage() Usage {
 	return u
 }
 
+// Cached returns how many of a prompt's first tokens would not have to be computed if it started now. It changes nothing.
+func (p *Planner) Cached(scope string, prompt []int32) int {
+	if p.cache == nil || len(prompt) == 0 {
+		return 0
+	}
+	return min(p.cache.Peek(scope, prompt), len(prompt)-1)
+}
+
 // Totals returns what has happened so far.
 func (p *Planner) Totals() Totals {
 	p.totals.PageCopies = uint64(p.pages.Stats().Copies)

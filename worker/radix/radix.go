@@ -96,6 +96,8 @@ type Cache interface {
 	// Match finds the longest cached prefix of tokens in scope, in whole pages, and appends its pages to dst. It
 	// changes nothing but the order of eviction. Callers look up more than once for a request: hit rates are theirs to count.
 	Match(scope string, tokens []int32, dst []kv.PageID) Match
+	// Peek returns how many tokens Match would find, and changes nothing.
+	Peek(scope string, tokens []int32) int
 	// Pin protects the first tokens tokens of a match, and no more, from eviction until Unpin. For 0 tokens it returns
 	// the Ref 0. Errors: ErrTokens, ErrStale; the caller matches again after the latter.
 	Pin(m Match, tokens int) (Ref, error)

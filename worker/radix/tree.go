@@ -146,6 +146,16 @@ func (t *Tree) Match(scope string, tokens []int32, dst []kv.PageID) Match {
 	return Match{Tokens: n, Pages: dst, Source: t.nodes[at].source, At: Position(t.handle(at))}
 }
 
+// Peek implements Cache.
+func (t *Tree) Peek(scope string, tokens []int32) int {
+	root := t.scopes[scope]
+	if root == 0 {
+		return 0
+	}
+	_, n := t.find(root, tokens)
+	return n
+}
+
 // handle names a node in use by its place and generation.
 func (t *Tree) handle(at index) uint64 { return uint64(t.nodes[at].gen)<<32 | uint64(at) }
 

@@ -173,7 +173,11 @@ func (d *driver) must(what string, call func(w world, i int) error) {
 // match looks tokens up.
 func (d *driver) match(scope string, tokens []int32) (ms [2]radix.Match) {
 	both(d, "match", func(w world, i int) radix.Match {
+		before := w.cache.Peek(scope, tokens)
 		m := w.cache.Match(scope, tokens, nil)
+		if before != m.Tokens {
+			d.t.Errorf("operation %d, world %d: peeked at %d tokens, found %d", d.ops, i, before, m.Tokens)
+		}
 		ms[i] = m
 		m.At = 0
 		m.Pages = append([]kv.PageID{}, m.Pages...)

@@ -106,6 +106,12 @@ func (c *Naive) Match(scope string, tokens []int32, dst []kv.PageID) radix.Match
 	return m
 }
 
+// Peek implements radix.Cache.
+func (c *Naive) Peek(scope string, tokens []int32) int {
+	n, _ := c.longest(scope, tokens)
+	return n
+}
+
 // end returns the node that ends after the first n tokens of the path of m, and splits one for it if there is none.
 func (c *Naive) end(m *node, n int) *node {
 	for _, o := range c.nodes {
