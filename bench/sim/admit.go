@@ -30,13 +30,26 @@ type Arrival struct {
 	CapTokens           int
 	SLO                 record.SLO
 	Pool                View
+	// Cached returns how many tokens of the prompt the worker of an index in Pool.Workers has in its prefix cache; for the call only.
+	Cached func(worker int) int
 }
 
 // View is the state of the pool.
 type View struct {
 	// Waiting requests are admitted and not dispatched; their prompts and caps together.
 	Waiting, WaitingPromptTokens, WaitingCapTokens int
-	Workers                                        []WorkerView // by id
+	// Queue are those that wait, in the order of their arrival, whatever the order of the scheduler.
+	Queue   []Waiting
+	Workers []WorkerView // by id
+}
+
+// Waiting is a request that was admitted and is not at a worker.
+type Waiting struct {
+	Index        int
+	Class, Kind  string
+	PromptTokens int
+	CapTokens    int
+	Arrived      time.Duration
 }
 
 // WorkerView is the state of one worker.
@@ -53,7 +66,7 @@ type WorkerView struct {
 // Running is a request at a worker.
 type Running struct {
 	Index         int
-	Class         string
+	Class, Kind   string
 	PromptTokens  int
 	PrefillTokens int // of the prompt, still to be computed; all of it before the first step
 	OutputTokens  int // generated
@@ -64,6 +77,11 @@ type Running struct {
 // view brings the snapshot up to date.
 func (s *sim) view(v *View) {
 	v.Waiting, v.WaitingPromptTokens, v.WaitingCapTokens = s.waiting, s.waitingPrompt, s.waitingCap
+	v.Queue = v.Queue[:0]
+	for r := s.first; r != nil; r = r.next {
+		v.Queue = append(v.Queue, Waiting{Index: r.rec.Index, Class: r.rec.Class, Kind: r.rec.Kind, PromptTokens: r.rec.PromptTokens, CapTokens: r.maxNew,
+			Arrived: r.rec.Intended})
+	}
 	if v.Workers == nil {
 		v.Workers = make([]WorkerView, len(s.workers))
 	}
@@ -71,7 +89,7 @@ func (s *sim) view(v *View) {
 		x := &v.Workers[i]
 		*x = WorkerView{ID: w.id, Slots: w.plan.MaxBatch, Requests: x.Requests[:0], Usage: w.planner.Usage(), Step: w.last, Idle: !w.busy, StepSince: w.began}
 		for _, r := range w.reqs {
-			x.Requests = append(x.Requests, Running{Index: r.rec.Index, Class: r.rec.Class, PromptTokens: r.rec.PromptTokens,
+			x.Requests = append(x.Requests, Running{Index: r.rec.Index, Class: r.rec.Class, Kind: r.rec.Kind, PromptTokens: r.rec.PromptTokens,
 				PrefillTokens: max(0, r.rec.PromptTokens-r.fed), OutputTokens: r.generated, CapTokens: r.maxNew, Arrived: r.rec.Intended})
 		}
 	}

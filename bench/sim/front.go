@@ -72,6 +72,13 @@ func (s *sim) refused(r *request, slo record.SLO) bool {
 	a.Now, a.Index, a.Tenant, a.Class, a.Kind = s.now, r.rec.Index, r.rec.Tenant, r.rec.Class, r.rec.Kind
 	a.Prompt, a.CapTokens, a.SLO = r.prompt, r.maxNew, slo
 	s.view(&a.Pool)
+	a.Cached = func(i int) int {
+		scope := r.tenant
+		if s.cfg.ShareAll {
+			scope = ""
+		}
+		return s.workers[i].planner.Cached(scope, r.prompt)
+	}
 	d := s.cfg.Admit(a)
 	a.Prompt = nil
 	r.rec.Decision, r.rec.Predicted, r.rec.Bound = d.Note, d.Predicted, d.Bound

@@ -23,6 +23,8 @@ type request struct {
 	output    int     // that it will
 	budget    time.Duration
 
+	before, next *request // of those that are queued
+
 	open    bool // its client waits
 	queued  bool // admitted, and not at a worker
 	inCore  bool // the scheduler has not settled it
@@ -72,6 +74,12 @@ func (s *sim) release(r *request) {
 // queue counts a request as waiting.
 func (s *sim) queue(r *request) {
 	r.queued = true
+	if r.before = s.last; r.before == nil {
+		s.first = r
+	} else {
+		r.before.next = r
+	}
+	s.last = r
 	s.waiting++
 	s.waitingPrompt += r.rec.PromptTokens
 	s.waitingCap += r.maxNew
@@ -85,6 +93,17 @@ func (s *sim) queue(r *request) {
 // unqueue counts a request as waiting no more.
 func (s *sim) unqueue(r *request) {
 	r.queued = false
+	if r.before == nil {
+		s.first = r.next
+	} else {
+		r.before.next = r.next
+	}
+	if r.next == nil {
+		s.last = r.before
+	} else {
+		r.next.before = r.before
+	}
+	r.before, r.next = nil, nil
 	s.waiting--
 	s.waitingPrompt -= r.rec.PromptTokens
 	s.waitingCap -= r.maxNew

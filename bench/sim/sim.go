@@ -44,9 +44,10 @@ type sim struct {
 	ingress  schema.IngressState
 	nextBeat time.Duration
 
-	live  map[schema.RequestID]*request
-	slots []*request
-	free  []uint32
+	live        map[schema.RequestID]*request
+	slots       []*request
+	free        []uint32
+	first, last *request // queued, in the order of their arrival
 	// waiting requests are admitted and not at a worker; their prompts and caps together.
 	waiting, waitingPrompt, waitingCap int
 	keptPrompts                        int // of them, that are in memory
