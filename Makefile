@@ -141,6 +141,7 @@ refresh-gate: build ## measure anew what the gate expects, on purpose (bench/gat
 # Ladders that are the same every time: they run in virtual time.
 LADDERS := seed queue-budget permits mixed-pilot admitctl chunks order kv uniform
 LADDERS_DOC := docs/experiments/ladders.md
+RUNGS_DOC := docs/experiments/rungs.md
 LADDERS_FIGURES := goodput latency
 
 .PHONY: reports
@@ -150,13 +151,13 @@ reports: build ## run the deterministic ladders on the simulator into build/ladd
 	$(BIN) report build/ladders/seed --figures build/ladders/figures
 
 .PHONY: reports-check
-reports-check: reports ## compare tables and figures of docs/experiments/ladders.md with the simulator
-	$(BIN) report --embed --check $(LADDERS_DOC)
+reports-check: reports ## compare tables and figures in docs/experiments with the simulator and the committed records
+	$(BIN) report --embed --check $(LADDERS_DOC) $(RUNGS_DOC)
 	for name in $(LADDERS_FIGURES); do cmp build/ladders/figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-seed-$$name.svg; done
 
 .PHONY: refresh-reports
 refresh-reports: reports ## renew them, on purpose
-	$(BIN) report --embed $(LADDERS_DOC)
+	$(BIN) report --embed $(LADDERS_DOC) $(RUNGS_DOC)
 	mkdir -p $(dir $(LADDERS_DOC))figures
 	for name in $(LADDERS_FIGURES); do cp build/ladders/figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-seed-$$name.svg; done
 
