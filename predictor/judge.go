@@ -6,7 +6,7 @@ import (
 )
 
 // spread is how many lengths each of the others is judged at.
-const spread = 8
+const spread = 6
 
 // Residual is the distribution of log(latency / simulated latency), given the length of the answer. CDF is monotone, in [0, 1];
 // Quantile is its inverse.
@@ -96,9 +96,10 @@ func (t target) meets(r Residual, first, last float64) float64 {
 	return r.CDF(math.Log(x))
 }
 
-// The table of a residual's CDF has 16 points in each octave of the ratio, from 2^-octaves to 2^octaves.
+// The table of a residual's CDF has 16 points in each octave of the ratio, from 2^-octaves to 2^octaves; below it falls to 0, above it
+// stays as it is.
 const (
-	octaves = 3
+	octaves = 2
 	points  = 2*octaves*16 + 1
 )
 
@@ -123,8 +124,11 @@ func (c *table) set(r Residual) {
 func (c *table) meets(t *target, first, last float64) float64 {
 	x := min(t.ttft/first, t.e2e/last)
 	const low, high = 1.0 / (1 << octaves), 1 << octaves
-	if !(x > low) {
-		return c[0] * max(0, x/low)
+	if !(x > 0) {
+		return 0
+	}
+	if x <= low {
+		return c[0] * x / low
 	}
 	if x >= high {
 		return c[points-1]

@@ -6,7 +6,7 @@ import (
 )
 
 // marks is how many parts of a run are found at once.
-const marks = 256
+const marks = 96
 
 // job is a sequence in a run.
 type job struct {

@@ -85,24 +85,27 @@ func (c *class) quantiles(done, limit int32, p []float64) {
 	b, last := bin(done+1), bin(limit)
 	alive := c.above(b, k)
 	for i, x := range p {
-		p[i] = end - k
-		goal := alive * (1 - min(max(x, 0), 1))
+		if x < 0 {
+			x = 0
+		}
+		goal := alive * (1 - x)
 		for b < last && c.reach[b+1] > goal {
 			b++
 		}
 		if c.reach[b+1] > goal {
-			continue // beyond the cap
+			p[i] = end - k // beyond the cap
+			continue
 		}
-		at := min(c.from[b]+c.slope[b]*max(0, c.reach[b]-goal), c.to[b])
-		p[i] = min(max(ceil(at)-k, 1), end-k)
+		at := c.from[b] + c.slope[b]*(c.reach[b]-goal)
+		n := float64(int64(at))
+		if n < at-1e-9 {
+			n++
+		}
+		if n -= k; n < 1 {
+			n = 1
+		} else if n > end-k {
+			n = end - k
+		}
+		p[i] = n
 	}
-}
-
-// ceil is of x ≥ 0.
-func ceil(x float64) float64 {
-	n := float64(int64(x))
-	if n < x-1e-9 {
-		n++
-	}
-	return n
 }
