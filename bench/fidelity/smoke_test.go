@@ -8,29 +8,13 @@ import (
 
 	"github.com/cadence-slo/cadence/bench/fidelity"
 	"github.com/cadence-slo/cadence/bench/ladder"
+	"github.com/cadence-slo/cadence/bench/pipeline/pipelinetest"
 	"github.com/cadence-slo/cadence/predictor/profile"
-	"github.com/cadence-slo/cadence/services"
 )
 
-// childVariable makes this test binary cadence itself, so that services can be started as children.
-const childVariable = "FIDELITY_TEST_CADENCE"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		os.Exit(services.Main(os.Args[1:], "test", os.Stdout, os.Stderr))
-	}
+	pipelinetest.Child()
 	os.Exit(m.Run())
-}
-
-// cadence returns the path of what tests start.
-func cadence(t *testing.T) string {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(childVariable, "1")
-	return exe
 }
 
 // bounds are how many times one may be the other.
@@ -44,7 +28,7 @@ func TestSimulatorAgainstMock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.On, o.Profile, o.Executable, o.Version, o.Out = []string{ladder.Sim, ladder.Mock}, p, cadence(t), "test", t.TempDir()
+	o.On, o.Profile, o.Executable, o.Version, o.Out = []string{ladder.Sim, ladder.Mock}, p, pipelinetest.Executable(t), "test", t.TempDir()
 	o.Loads, o.Requests, o.Warmup, o.Log = []float64{0.2}, 40, 4, slog.New(slog.NewTextHandler(t.Output(), nil))
 	r, err := fidelity.Run(t.Context(), o)
 	if err != nil {

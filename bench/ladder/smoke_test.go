@@ -11,18 +11,13 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/ladder"
+	"github.com/cadence-slo/cadence/bench/pipeline/pipelinetest"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/predictor/profile"
-	"github.com/cadence-slo/cadence/services"
 )
 
-// childVariable makes this test binary cadence itself, so that services can be started as children.
-const childVariable = "LADDER_TEST_CADENCE"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
-		os.Exit(services.Main(os.Args[1:], "test", os.Stdout, os.Stderr))
-	}
+	pipelinetest.Child()
 	if dir := os.Getenv(ladder.KilledDir); dir != "" {
 		if err := ladder.Killed(dir); err != nil {
 			fmt.Println(err)
@@ -68,11 +63,6 @@ func sumOf(d []time.Duration) (sum time.Duration) {
 // A ladder runs on real services, one of its arms through a gateway: every request is answered, what should not be cached
 // is not, and each run had its canary.
 func TestLadderOnTheMock(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(childVariable, "1")
 	file, open := quick(t)
 	d, err := ladder.Parse([]byte(`
 name: smoke
@@ -92,7 +82,7 @@ profile: ` + file))
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	res, err := ladder.Run(t.Context(), ladder.Options{Definition: d, On: ladder.Mock, Dir: dir, Executable: exe, Version: "test", Profile: open, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	res, err := ladder.Run(t.Context(), ladder.Options{Definition: d, On: ladder.Mock, Dir: dir, Executable: pipelinetest.Executable(t), Version: "test", Profile: open, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

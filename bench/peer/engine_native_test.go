@@ -9,6 +9,7 @@ import (
 
 	"github.com/cadence-slo/cadence/bench/llamaserver"
 	"github.com/cadence-slo/cadence/bench/peer"
+	"github.com/cadence-slo/cadence/bench/pipeline/pipelinetest"
 )
 
 // All parts run against the real llama-server, on a tiny model and with tiny sizes.
@@ -17,7 +18,7 @@ func TestEngineAgainstLlamaServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := peer.DefaultOptions()
-	o.Executable, o.Version, o.Log = cadence(t), "test", slog.New(slog.NewTextHandler(t.Output(), nil))
+	o.Executable, o.Version, o.Log = pipelinetest.Executable(t), "test", slog.New(slog.NewTextHandler(t.Output(), nil))
 	o.Model, o.ModelDir, o.Concurrency, o.Blocks, o.Requests, o.OutputTokens, o.PromptTokens = "tiny", t.TempDir(), []int{2}, 1, 2, 6, 40
 	o.OpenRate, o.OpenLength, o.Tune, o.Analytics, o.PrefillPrompts, o.PrefillTokens, o.PrefillChunk = 20, 400*time.Millisecond, false, false, 1, 100, 64
 	rep, err := peer.Engine(t.Context(), o)
