@@ -151,16 +151,19 @@ func (r *run) add(p *plan, s *Sequence, l Lengths, u float64) {
 func (r *run) copy(o *run) {
 	old := *r
 	*r = *o
-	r.jobs = append(old.jobs[:0], o.jobs...)
-	r.decode = append(old.decode[:0], o.decode...)
-	r.prefill = append(old.prefill[:0], o.prefill...)
-	r.again = append(old.again[:0], o.again...)
-	r.freed = append(old.freed[:0], o.freed[o.freedth:]...)
+	r.jobs = over(old.jobs, o.jobs)
+	r.decode = over(old.decode, o.decode)
+	r.prefill = over(old.prefill, o.prefill)
+	r.again = over(old.again, o.again)
+	r.freed = over(old.freed, o.freed[o.freedth:])
 	r.freedth = 0
 	r.shares = old.shares
-	r.line = append(old.line[:0], o.line...)
+	r.line = over(old.line, o.line)
 	r.curve = old.curve[:0]
 }
+
+// over is from, in to's memory if it has room.
+func over[T any](to, from []T) []T { return append(to[:0], from...) }
 
 // decodes puts a job among those that decode, for so many rounds.
 func (r *run) decodes(i int32, rounds float64) {
