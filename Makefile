@@ -148,18 +148,21 @@ LADDERS_FIGURES := goodput latency
 reports: build ## run the deterministic ladders on the simulator into build/ladders (seconds)
 	rm -rf build/ladders
 	for name in $(LADDERS); do $(BIN) ladder $$name --on sim --out build/ladders/$$name --log-level warn >/dev/null; done
-	$(BIN) report build/ladders/seed --figures build/ladders/figures
+	$(BIN) report build/ladders/seed --figures build/ladders/seed-figures
+	$(BIN) report $(dir $(LADDERS_DOC))results/rungs-llama --figures build/ladders/rungs-llama-figures
 
 .PHONY: reports-check
 reports-check: reports ## compare tables and figures in docs/experiments with the simulator and the committed records
 	$(BIN) report --embed --check $(LADDERS_DOC) $(RUNGS_DOC)
-	for name in $(LADDERS_FIGURES); do cmp build/ladders/figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-seed-$$name.svg; done
+	for name in $(LADDERS_FIGURES); do for ladder in seed rungs-llama; do \
+	  cmp build/ladders/$$ladder-figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-$$ladder-$$name.svg; done; done
 
 .PHONY: refresh-reports
 refresh-reports: reports ## renew them, on purpose
 	$(BIN) report --embed $(LADDERS_DOC) $(RUNGS_DOC)
 	mkdir -p $(dir $(LADDERS_DOC))figures
-	for name in $(LADDERS_FIGURES); do cp build/ladders/figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-seed-$$name.svg; done
+	for name in $(LADDERS_FIGURES); do for ladder in seed rungs-llama; do \
+	  cp build/ladders/$$ladder-figures/$$name.svg $(dir $(LADDERS_DOC))figures/ladder-$$ladder-$$name.svg; done; done
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 20s)
