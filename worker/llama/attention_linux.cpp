@@ -97,7 +97,8 @@ inline float pairs(__m256 eight) {
 }
 #endif
 
-// dot adds up in lanes, and these in pairs. So does score, for many queries at once: both come to the same bits.
+// dot adds up in lanes, and these in pairs. So does score, for many queries at once: both come to the same bits, as long as the
+// compiler contracts score's products and sums into one operation each, which it does unless told not to (-ffp-contract=off).
 inline float dot(const float * a, const float * b, int n) {
 #if defined(__AVX512F__)
     __m512 sum = _mm512_setzero_ps();
@@ -245,8 +246,8 @@ struct attention {
         }
     }
 
-    // attend computes tokens [from, to) for one group of heads over s.cells.
-    void attend(scratch & s, int from, int to, int group) const {
+    // attend computes tokens [from, to) for one group of heads over s.cells. after is the group that this thread computes next.
+    void attend(scratch & s, int from, int to, int group, int after) const {
         const int  rows = (to - from) * share;
         const bool many = rows >= lanes; // worth turning the keys around
         s.q.resize(rows * dk);
@@ -269,8 +270,8 @@ struct attention {
                 float *   key  = many ? s.one : s.key + j * dk;
                 if (first + block + j < all) { // a block ahead, in time and too far apart for the processor to guess
                     fetch(s.cells[first + block + j], group);
-                } else if (group + 1 < groups) {
-                    fetch(s.cells[j], group + 1);
+                } else if (after < groups) {
+                    fetch(s.cells[j], after);
                 }
                 convert(at(k, cell, group), key, dk);
                 convert(at(v, cell, group), s.value + j * dv, dv);
@@ -454,7 +455,7 @@ void compute(const attention & a, const ggml_compute_params * params) {
         a.list(s, count);
         for (int group = 0; group < a.groups; ++group) {
             if (unit++ % params->nth == params->ith) {
-                a.attend(s, from, to, group);
+                a.attend(s, from, to, group, group + params->nth);
             }
         }
     }

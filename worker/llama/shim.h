@@ -87,6 +87,9 @@ typedef struct {
 } cadence_attention;
 bool cadence_attend(cadence_attention x, const float * q, const uint16_t * k, const uint16_t * v, const uint16_t * mask, const int32_t * positions, float * out);
 
+// Reports whether so many bytes, allocated and given back as ggml does, began a large page; for tests. Linux.
+bool cadence_large_page(size_t size);
+
 #ifdef __cplusplus
 }
 #endif
