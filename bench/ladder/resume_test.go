@@ -124,7 +124,7 @@ func TestWhatIsKeptIsOfThisLadder(t *testing.T) {
 	for differs, change := range map[string]func(*record.Run){
 		"rate": func(r *record.Run) { r.Rate++ }, "source_hash": func(r *record.Run) { r.Sources = "other" }, "profile_sha256": func(r *record.Run) { r.ProfileSHA256 = "other" },
 		`slos."".e2e_ns`: func(r *record.Run) { r.SLOs = map[string]record.SLO{"": {E2E: time.Hour}} }, "seed": func(r *record.Run) { r.Seed++ },
-		"arm": func(r *record.Run) { r.Arm = "other" }, "on": func(r *record.Run) { r.On = Llama }, "load": func(r *record.Run) { r.Load++ },
+		"arm": func(r *record.Run) { r.Arm = "other" }, "arrivals": func(r *record.Run) { r.Arrivals = "constant" }, "on": func(r *record.Run) { r.On = Llama }, "load": func(r *record.Run) { r.Load++ },
 		"length_ns": func(r *record.Run) { r.Length++ }, "warmup_ns": func(r *record.Run) { r.Warmup++ }, "capacity": func(r *record.Run) { r.Capacity++ },
 		"workload_spec.seed": spec(`"seed": `, `"seed": 1`), "workload_spec.spec.unique_tokens.max": spec(`"max": `, `"max": 1`),
 	} {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/arrival"
 	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/provenance"
 	"github.com/cadence-slo/cadence/bench/record"
@@ -141,9 +142,13 @@ func lock(dir string) (unlock func() error, err error) {
 // describes the job's workload.
 func (s *State) fits(j *Job, spec json.RawMessage, r *record.Run) string {
 	length, warmup := s.Definition.Times(j.Rate)
-	want := record.Run{ID: j.ID, Experiment: s.Definition.Name, On: s.On, Arm: j.Arm, Load: j.Load, Rate: j.Rate, Seed: j.Seed, WorkloadSpec: spec, SLOs: s.SLOs,
+	arrivals := s.Definition.Arrivals
+	if p, err := arrival.Parse(arrivals); err == nil { // it was when the ladder was read
+		arrivals = p.String()
+	}
+	want := record.Run{ID: j.ID, Experiment: s.Definition.Name, On: s.On, Arm: j.Arm, Load: j.Load, Rate: j.Rate, Seed: j.Seed, Arrivals: arrivals, WorkloadSpec: spec, SLOs: s.SLOs,
 		Length: length, Warmup: warmup, Tail: s.Definition.Tail, Sources: s.Sources, ProfileSHA256: s.Profile, Capacity: s.Capacity}
-	got := record.Run{ID: r.ID, Experiment: r.Experiment, On: r.On, Arm: r.Arm, Load: r.Load, Rate: r.Rate, Seed: r.Seed, WorkloadSpec: r.WorkloadSpec, SLOs: r.SLOs,
+	got := record.Run{ID: r.ID, Experiment: r.Experiment, On: r.On, Arm: r.Arm, Load: r.Load, Rate: r.Rate, Seed: r.Seed, Arrivals: r.Arrivals, WorkloadSpec: r.WorkloadSpec, SLOs: r.SLOs,
 		Length: r.Length, Warmup: r.Warmup, Tail: r.Tail, Sources: r.Sources, ProfileSHA256: r.ProfileSHA256, Capacity: r.Capacity}
 	return difference(&want, &got)
 }
@@ -206,7 +211,7 @@ func resume(dir string, ours *State, trust bool) (*State, error) {
 	}
 	if s.Hash != ours.Hash {
 		return nil, fmt.Errorf("%w: %s has runs of ladder %s on %s, which was defined otherwise (%s differs); choose another directory",
-			ErrOther, dir, s.Definition.Name, s.On, difference(s.defined(), ours.defined()))
+			ErrOther, dir, s.Definition.Name, s.On, cmp.Or(difference(s.defined(), ours.defined()), "its form"))
 	}
 	if now := provenance.Sources(); s.Sources != now {
 		return nil, fmt.Errorf("%w: %s has runs of the engine %s, and this one is %s; choose another directory", ErrOther, dir, s.Sources, now)
