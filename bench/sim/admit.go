@@ -18,6 +18,7 @@ type Decision struct {
 	RetryAfter time.Duration        // of a refusal; 0: none
 	Bound      time.Duration        // on the latency; 0: none
 	Predicted  time.Duration        // latency; 0: not known
+	Class      schema.Class         // that it is let in with; empty: the one it came with
 	Note       string               // kept in record.Request.Decision
 }
 
@@ -68,7 +69,7 @@ type Running struct {
 	Index         int
 	Class, Kind   string
 	PromptTokens  int
-	PrefillTokens int // of the prompt, still to be computed; all of it before the first step
+	PrefillTokens int // still to be computed of the prompt, and after a preemption of the answer; all of it before the first step
 	OutputTokens  int // generated
 	CapTokens     int
 	Arrived       time.Duration
@@ -90,7 +91,7 @@ func (s *sim) view(v *View) {
 		*x = WorkerView{ID: w.id, Slots: w.plan.MaxBatch, Requests: x.Requests[:0], Usage: w.planner.Usage(), Step: w.last, Idle: !w.busy, StepSince: w.began}
 		for _, r := range w.reqs {
 			x.Requests = append(x.Requests, Running{Index: r.rec.Index, Class: r.rec.Class, Kind: r.rec.Kind, PromptTokens: r.rec.PromptTokens,
-				PrefillTokens: max(0, r.rec.PromptTokens-r.fed), OutputTokens: r.generated, CapTokens: r.maxNew, Arrived: r.rec.Intended})
+				PrefillTokens: max(0, r.feed-r.fed), OutputTokens: r.generated, CapTokens: r.maxNew, Arrived: r.rec.Intended})
 		}
 	}
 }

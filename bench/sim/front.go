@@ -83,6 +83,7 @@ func (s *sim) refused(r *request, slo record.SLO) bool {
 	a.Prompt = nil
 	r.rec.Decision, r.rec.Predicted, r.rec.Bound = d.Note, d.Predicted, d.Bound
 	if !d.Refuse {
+		r.class = cmp.Or(d.Class, r.class)
 		return false
 	}
 	r.rec.RetryAfter = d.RetryAfter
@@ -159,6 +160,7 @@ func (s *sim) closed(r *request, t schema.Type, reason, message string) {
 	if t == schema.Cancelled {
 		code = schema.FailedCancelled
 	}
+	s.heard(r)
 	s.closeNow(r, record.Error, string(code))
 	if s.log != nil {
 		s.emitDelivered(r, schema.OutcomeError, code)

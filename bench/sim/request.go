@@ -38,6 +38,7 @@ type request struct {
 	left      time.Duration // of the deadline then
 	started   time.Duration // -1: not yet
 	fed       int           // tokens in the cache
+	feed      int           // that it must have before it decodes
 	generated int
 	preempted uint32
 	first     time.Duration // token, at the worker

@@ -82,6 +82,7 @@ func (w *worker) accept(r *request, item *schema.DispatchItem) schema.Verdict {
 	w.s.needPrompt(r)
 	r.worker, r.pages, r.at, r.attempt, r.left, r.atWorker = w, pages, len(w.reqs), item.Attempt, item.Budget, w.s.now
 	r.rec.Attempts = int(item.Attempt)
+	r.feed = r.rec.PromptTokens
 	w.reqs = append(w.reqs, r)
 	w.added = append(w.added, r)
 	w.wake()
@@ -175,7 +176,7 @@ func (w *worker) start() {
 			s.emitPreempted(r, p.Generated)
 		}
 		r.preempted++
-		r.fed = 0
+		r.fed, r.feed = 0, r.rec.PromptTokens+r.generated
 	}
 	for i := range w.batch.Entries {
 		e := &w.batch.Entries[i]
