@@ -162,7 +162,8 @@ func (f *Forecast) judge(e *Engine, l Lengths, r Residual, bounded bool, up floa
 		}
 		k := l.Quantile(s.Lengths, max(0, s.OutputTokens), s.CapTokens, 0.5)
 		without, with := f.run.time(a.join+k-1)+f.exit, f.fork.time(b.join+k-1)+f.exit
-		o.Breaks = up*with > t.e2e && up*without <= t.e2e
+		// A promise that is in danger already, but not lost, must not be made worse.
+		o.Breaks = up*with > t.e2e && (up*without <= t.e2e || with > without && without <= t.e2e)
 	}
 }
 

@@ -69,18 +69,19 @@ func (a *BoundGate) Decide(in *Input, rng *rand.Rand) Decision {
 	if !bound && a.OpenWithoutBound {
 		return verdict(true, ByBound, in, nil, rng)
 	}
-	return fits(bound, float64(a.Safety*float64(o.Bound)), a.Hysteresis, &a.refuse, in, &a.Retry, rng)
+	return fits(bound, float64(o.Bound), a.Safety, a.Hysteresis, &a.refuse, in, &a.Retry, rng)
 }
 
-// fits compares a bound, in ns, with the budget. A gate promises what it has a bound for, if the request asks for it.
-func fits(bound bool, ns, hysteresis float64, refuse *bool, in *Input, retry *Retry, rng *rand.Rand) Decision {
+// fits compares a bound, in ns and times a safety factor, with the budget. A gate promises what the bound itself fits, if the request
+// asks for it.
+func fits(bound bool, ns, safety, hysteresis float64, refuse *bool, in *Input, retry *Retry, rng *rand.Rand) Decision {
 	budget := float64(in.Request.E2E)
 	if *refuse {
 		budget *= hysteresis
 	}
-	*refuse = !bound || !(ns <= budget)
+	*refuse = !bound || !(float64(safety*ns) <= budget)
 	d := verdict(!*refuse, ByBound, in, retry, rng)
-	if d.Admit && in.Request.promise() {
+	if d.Admit && in.Request.promise() && ns <= float64(in.Request.E2E) {
 		d.Class = schema.Guaranteed
 	}
 	return d
@@ -128,7 +129,7 @@ func (a *ConstantQuantile) Decide(in *Input, rng *rand.Rand) Decision {
 	if in.Request.E2E <= 0 {
 		return verdict(true, Open, in, nil, rng)
 	}
-	return fits(true, float64(a.Bound), 1, &a.refuse, in, &a.Retry, rng)
+	return fits(true, float64(a.Bound), 1, 1, &a.refuse, in, &a.Retry, rng)
 }
 
 // conformal returns the ⌈(n+1)·level⌉-th smallest score (split conformal, one-sided), or ErrFit if there is none. It sorts the

@@ -29,9 +29,9 @@ func (r *Retry) Validate() error {
 	return nil
 }
 
-// After returns the Retry-After for a request that would find room once drain has passed: whole seconds, from 1s to Max, not before
-// drain unless that is beyond Max. Up to Spread of it, and a second more, is left to chance; so is the last part before Max, lest
-// all that are refused for long come back together.
+// After returns the Retry-After for a request that would find room once drain has passed: whole seconds, from 1s to Max. Up to Spread
+// of it, and a second more, is left to chance; so is the last part before Max, lest all that are refused for long come back
+// together: a drain beyond (Max - 1s)/(1 + Spread) counts as that, and the request may come back before it has passed.
 func (r *Retry) After(drain time.Duration, rng *rand.Rand) time.Duration {
 	most := max(1, math.Floor(float64(r.Max-time.Second)/(1+r.Spread)/float64(time.Second)))
 	s := min(max(1, math.Ceil(float64(drain)/float64(time.Second))), most)

@@ -35,14 +35,14 @@ func Arithmetic(tokensPerSecond float64) Throughput {
 	return Throughput{Prefill: r, Cap: r, Queued: r, Margin: 1, Retry: DefaultRetry()}
 }
 
+// least is the shortest latency that is predicted.
+const least = time.Millisecond
+
 // FitThroughput fits the rates by least squares, and the margin so that the bound holds at a level, in (0, 1). Samples are in the
 // order of time: the first three quarters fit, the last one calibrates (the conformal quantile of latency / prediction). It returns
 // ErrFit if they are too few or all alike.
 func FitThroughput(samples []Sample, level float64) (Throughput, error) {
-	const (
-		most  = 1500 // the library's memory grows with the square
-		least = time.Millisecond
-	)
+	const most = 1500 // the library's memory grows with the square
 	n := len(samples) * 3 / 4
 	r := new(regression.Regression)
 	for stride, i := max(1, (n+most-1)/most), 0; i < n; i += stride {
@@ -61,7 +61,7 @@ func FitThroughput(samples []Sample, level float64) (Throughput, error) {
 	a := Throughput{Base: time.Duration(c[0] * float64(time.Second)), Prefill: c[1], Cap: c[2], Queued: c[3], Retry: DefaultRetry()}
 	ratios := make([]float64, 0, len(samples)-n)
 	for _, s := range samples[n:] {
-		ratios = append(ratios, float64(s.E2E)/max(float64(least), a.predict(s.PrefillTokens, s.CapTokens, s.QueuedTokens)))
+		ratios = append(ratios, float64(s.E2E)/a.predict(s.PrefillTokens, s.CapTokens, s.QueuedTokens))
 	}
 	var err error
 	if a.Margin, err = conformal(ratios, level); err != nil {
@@ -100,11 +100,11 @@ func (a *Throughput) Decide(in *Input, rng *rand.Rand) Decision {
 		return verdict(true, Open, in, nil, rng)
 	}
 	ns := a.predict(float64(r.PromptTokens-r.CachedTokens), float64(r.CapTokens), float64(in.Load.Tokens))
-	return fits(true, float64(a.Margin*ns), 1, &a.refuse, in, &a.Retry, rng)
+	return fits(true, float64(a.Margin*ns), 1, 1, &a.refuse, in, &a.Retry, rng)
 }
 
-// predict returns the latency in ns. Fitted rates may be below 0, a latency may not.
+// predict returns the latency in ns, of least and more. Fitted rates may be below 0, a latency may not.
 func (a *Throughput) predict(prefill, limit, queued float64) float64 {
 	s := float64(a.Prefill*prefill) + float64(a.Cap*limit) + float64(a.Queued*queued)
-	return max(0, float64(a.Base)+float64(s*float64(time.Second)))
+	return max(float64(least), float64(a.Base)+float64(s*float64(time.Second)))
 }

@@ -159,9 +159,18 @@ func (q *Queue) Cancel(t Ticket, now time.Duration) (Resolution, error) {
 	return res, err
 }
 
-// Leave ends a row whose client cancelled it. It is censored, unless the bound had passed by then. ErrTicket.
+// Leave ends a row whose client cancelled it. It is censored, unless the bound had passed by then: then it is a miss whose score
+// stays the lower bound that it is. ErrTicket.
 func (q *Queue) Leave(t Ticket, now time.Duration) (Resolution, error) {
-	return q.end(t, now, func(r *issued) Resolution { return q.resolve(r, Dropped, Censored) })
+	res, err := q.end(t, now, func(r *issued) Resolution { return q.resolve(r, Dropped, Censored) })
+	switch {
+	case err != nil:
+	case res.Row.Stage == Settled:
+		res.Row.Stage = Dropped
+	case res.Verdict == Miss:
+		res.Row.Stage = Overdue
+	}
+	return res, err
 }
 
 // end resolves a row in time by intime; a late one is a miss whatever the reason.

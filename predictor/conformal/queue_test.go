@@ -109,8 +109,12 @@ func TestEveryRowGetsOneVerdict(t *testing.T) {
 				w.ended = true
 				elapsed := now - w.at
 				switch {
+				case w.overdue && how == 2:
+					check(r, w, NoVerdict, Dropped)
 				case w.overdue:
 					check(r, w, NoVerdict, Settled)
+				case elapsed > w.issue.Bound && how == 2:
+					check(r, w, Miss, Overdue)
 				case elapsed > w.issue.Bound:
 					check(r, w, Miss, Done)
 				case how == 0:

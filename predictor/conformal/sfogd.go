@@ -20,7 +20,7 @@ func DefaultSFOGD(alpha float64) SFOGDConfig { return SFOGDConfig{Eta: 0.7, Disc
 
 // SFOGD is scale-free online gradient descent on the pinball loss of the quantile itself (Bhatnagar, Wang, Xiong, Bai 2023, algorithm 2):
 // q ← q − η g/√G, with g = α − 1{score > q} and G = Σg², here discounted: G ← ρG + g². It always has a quantile, and is not tied to
-// the range of a window; the window serves to carry it over to a new model.
+// the range of a window, but that rows without a finite score do not push it beyond the largest one; the window serves to carry it over to a new model.
 type SFOGD struct {
 	alpha    float64
 	quantile float64
@@ -68,7 +68,11 @@ func (a *SFOGD) Observe(r Row) error {
 		g--
 	}
 	a.energy = a.discount*a.energy + g*g
+	before := a.quantile
 	a.quantile -= a.eta * g / math.Sqrt(a.energy)
+	if math.IsInf(r.Score, 1) { // no bound covers such a row, so that a larger one is no answer to many of them
+		a.quantile = min(a.quantile, max(before, a.rows.largest()+a.eta))
+	}
 	return nil
 }
 

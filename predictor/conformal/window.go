@@ -165,6 +165,15 @@ func (w *window) rescore(score func(Row) float64) error {
 	return nil
 }
 
+// largest is the largest finite score, -Inf if there is none.
+func (w *window) largest() float64 {
+	n, _ := slices.BinarySearch(w.sorted, math.Inf(1))
+	if n == 0 {
+		return math.Inf(-1)
+	}
+	return w.sorted[n-1]
+}
+
 // finiteAt is the empirical 1−α quantile of the finite scores, the largest if they are few.
 func (w *window) finiteAt(alpha float64) (float64, bool) {
 	n, _ := slices.BinarySearch(w.sorted, math.Inf(1))

@@ -201,6 +201,6 @@ func (m *Model) keep(n int) {
 
 // clip gives back what append reserved: models live long.
 func (m *Model) clip() {
-	m.roots, m.nodes = slices.Clip(m.roots), slices.Clip(m.nodes)
-	m.values, m.rows = slices.Clip(m.values), slices.Clip(m.rows)
+	m.roots, m.nodes = slices.Clone(m.roots), slices.Clone(m.nodes)
+	m.values, m.rows = slices.Clone(m.values), slices.Clone(m.rows)
 }

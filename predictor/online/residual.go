@@ -43,8 +43,8 @@ func (r *Residual) Observe(x float64) {
 	r.sorted = slices.Insert(r.sorted, i, x)
 }
 
-// CDF is the probability of at most x. Between two that were seen it is linear, and beyond all of them it is neither 0 nor 1: half
-// of one's weight lies outside on either side.
+// CDF is the probability of at most x. Between two that were seen it is linear; half of one's weight lies outside on either side,
+// spread over a factor of e.
 func (r *Residual) CDF(x float64) float64 {
 	n := len(r.sorted)
 	if n == 0 {
@@ -70,11 +70,12 @@ func (r *Residual) CDF(x float64) float64 {
 	return (float64(i) - 0.5 + (x-a)/(b-a)) / float64(n)
 }
 
-// Quantile is the least x with CDF(x) ≥ p, of those that were seen; of the prior its own. p is in [0, 1].
+// Quantile is the least x of those that were seen with CDF(x) ≥ p, or the greatest if there is none; of the prior its own. p is in
+// [0, 1].
 func (r *Residual) Quantile(p float64) float64 {
 	n := len(r.sorted)
 	if n == 0 {
 		return (2*min(max(0, p), 1) - 1) * prior
 	}
-	return r.sorted[min(max(0, int(math.Ceil(p*float64(n)))-1), n-1)]
+	return r.sorted[min(max(0, int(math.Ceil(p*float64(n)-0.5-1e-9))), n-1)]
 }
