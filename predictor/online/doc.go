@@ -5,6 +5,8 @@
 //	Foresee ──► Foresight ──(admitted)──► Admit ──► … ──► End ──► lengths, residual, margin
 //	                └─────(refused)─────► forgotten
 //
+// One that is [Predictor.Frozen] only does the first half: it is what a calibration once and for all comes to.
+//
 // It is pure: time comes in as a duration since any fixed moment. A [Predictor] has one owner.
 //
 // Invariants: what was admitted and has not ended is remembered, nothing else; each admitted request is scored once, at its end

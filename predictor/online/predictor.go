@@ -101,7 +101,8 @@ type Predictor struct {
 	pool     []*tracked
 	due      []conformal.Resolution // scratch
 	coverage conformal.Coverage
-	ended    int // completed
+	ended    int  // completed
+	frozen   bool // nothing is learned any more
 }
 
 // tracked is a request that was admitted and has not ended.
@@ -187,8 +188,10 @@ func (p *Predictor) End(id uint64, e Ending, now time.Duration) {
 	switch e.How {
 	case Completed:
 		p.ended++
-		p.lengths.Observe(t.class, e.Tokens, e.Cut)
-		p.residual.Observe(math.Log(float64(max(1, e.E2E-t.age)) / t.at(float64(e.Tokens))))
+		if !p.frozen {
+			p.lengths.Observe(t.class, e.Tokens, e.Cut)
+			p.residual.Observe(math.Log(float64(max(1, e.E2E-t.age)) / t.at(float64(e.Tokens))))
+		}
 		r, err = p.queue.Complete(t.ticket, now)
 	case Dropped:
 		r, err = p.queue.Cancel(t.ticket, now)
@@ -211,7 +214,9 @@ func (p *Predictor) Advance(now time.Duration) {
 // learn gives the margin a row. Scores are finite or +Inf, so that it takes all of them.
 func (p *Predictor) learn(r *conformal.Resolution) {
 	p.coverage.Add(r.Verdict)
-	_ = p.margin.Observe(r.Row)
+	if !p.frozen {
+		_ = p.margin.Observe(r.Row)
+	}
 }
 
 // at is when the simulation had so many tokens, in ns from when it was asked.
