@@ -16,6 +16,7 @@ type BenchCmd struct {
 	Soak          SoakCmd          `cmd:"" help:"Run a worker under a load that never lets it rest, and look for what it loses."`
 	Fidelity      FidelityCmd      `cmd:"" help:"Compare simulator, mock and llama.cpp on the same requests, with a profile calibrated on the latter."`
 	Arrivals      ArrivalsCmd      `cmd:"" help:"Check the load generator: arrival processes, an overloaded stub, dispatch lag."`
+	Admission     AdmissionCmd     `cmd:"" help:"Compare rules of admission in the simulator, at every load."`
 }
 
 // Help implements kong.HelpProvider.

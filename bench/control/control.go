@@ -2,12 +2,8 @@ package control
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/record"
@@ -19,37 +15,34 @@ import (
 	"github.com/cadence-slo/cadence/schema"
 )
 
-// ErrArm is returned for an arm that there is none of; the message names those that there are.
-var ErrArm = errors.New("control: no such arm")
-
-// makers make an arm that wants bounds at a level.
-var makers = map[string]func(level float64) (admission.Arm, error){
-	"marginal": func(float64) (admission.Arm, error) { return admission.NewMarginal(admission.DefaultConfig()) },
-	"online-bound": func(level float64) (admission.Arm, error) {
-		g := admission.Online(level)
-		return &g, g.Validate()
-	},
-}
-
-// Arms are the names that Attach knows, sorted.
-func Arms() []string { return slices.Sorted(maps.Keys(makers)) }
-
 // Options choose a controller.
 type Options struct {
-	Arm     string           // one of Arms
-	Level   float64          // of bounds; 0: 0.8, which the gate is best at
+	Arm   string  // one of Arms
+	Level float64 // of bounds; 0: 0.8, which the gate is best at
+	// Constant is the arm's own; 0: its usual one. Of queue-wait the limit in seconds; of queue-depth how many may wait for each
+	// worker; of in-flight how many may be held for each worker; of shed and marginal the part of the engines' time that is given
+	// away; of constant-quantile and throughput the level that they are fitted at; of frozen-bound the hysteresis; of online-bound
+	// what the bound is multiplied with; none has none.
+	Constant float64
+	// Seen is what constant-quantile, throughput and frozen-bound are fitted to.
+	Seen    *Seen
 	Profile *profile.Profile // that the controller believes of the engines; they may have another
 	Seed    uint64
 }
+
+func (o *Options) level() float64 { return cmp.Or(o.Level, 0.8) }
 
 // control is a controller in the simulator. It has the simulator's owner.
 type control struct {
 	cfg        *sim.Config
 	profile    *profile.Profile
 	controller *admission.Controller
+	blind      admission.Arm // in its place, if the load is all that it looks at
+	rng        *rand.Rand
+	seen       *Seen // nil: nothing is collected
 	engine     predictor.Engine
-	classes    map[string]int32
-	promised   map[int]bool // guaranteed ones, by index
+	classes    map[[2]string]int32 // by class and kind
+	promised   map[int]bool        // guaranteed ones, by index
 	ended      []time.Duration
 	err        error
 }
@@ -60,55 +53,90 @@ const classes = 32
 // lately is the time over which the rate of answers is taken.
 const lately = 10 * time.Second
 
-// Attach makes every request of a simulation ask a controller. It takes cfg's Admit, and its Sink gets the records after the
-// controller. It returns ErrArm and the errors of the controller's parts.
+func newControl(cfg *sim.Config, o *Options) *control {
+	return &control{cfg: cfg, profile: o.Profile, classes: map[[2]string]int32{}, promised: map[int]bool{}, rng: rand.New(rand.NewPCG(o.Seed, 0x61646d69))}
+}
+
+// Attach makes every request of a simulation ask a controller, or tells the pipeline its limit if that is all that the arm is. It
+// takes cfg's Admit, and its Sink gets the records after the controller. The controller that it returns is nil for an arm that looks
+// at nothing but the load. It returns ErrArm, ErrSeen and the errors of the controller's parts.
 func Attach(cfg *sim.Config, o Options) (*admission.Controller, error) {
-	make, ok := makers[o.Arm]
-	if !ok {
-		return nil, fmt.Errorf("%w: %q, allowed: %s", ErrArm, o.Arm, strings.Join(Arms(), ", "))
-	}
-	level := cmp.Or(o.Level, 0.8)
-	arm, err := make(level)
+	k, err := kindOf(o.Arm)
 	if err != nil {
 		return nil, err
 	}
-	oc := online.DefaultConfig(level)
-	oc.Classes = classes
-	p, err := online.New(oc)
+	if k.fitted && o.Seen == nil {
+		return nil, ErrSeen
+	}
+	constant := cmp.Or(o.Constant, k.constant)
+	if k.make == nil {
+		return nil, k.limit(cfg, constant)
+	}
+	arm, err := k.make(&o, constant)
 	if err != nil {
 		return nil, err
 	}
-	c := &control{cfg: cfg, profile: o.Profile, classes: map[string]int32{}, promised: map[int]bool{},
-		controller: admission.NewController(arm, p, rand.New(rand.NewPCG(o.Seed, 0x61646d69)))}
-	next := cfg.Sink
-	cfg.Admit = c.admit
-	cfg.Sink = func(r *record.Request) error {
+	p, err := k.predictor(&o)
+	if err != nil {
+		return nil, err
+	}
+	c := newControl(cfg, &o)
+	if k.fitted {
+		c.classes = o.Seen.names()
+	}
+	if p == nil {
+		c.blind = arm
+	} else {
+		c.controller = admission.NewController(arm, p, c.rng)
+	}
+	c.attach()
+	return c.controller, nil
+}
+
+// attach takes the simulation's hooks.
+func (c *control) attach() {
+	next := c.cfg.Sink
+	c.cfg.Admit = c.admit
+	c.cfg.Sink = func(r *record.Request) error {
 		c.end(r)
 		if c.err == nil && next != nil {
 			return next(r)
 		}
 		return c.err
 	}
-	return c.controller, nil
 }
 
 // admit is the simulator's hook.
 func (c *control) admit(a *sim.Arrival) sim.Decision {
-	w := c.see(a)
+	w := place(a)
 	s := c.sequence(a.Class, a.Kind, len(a.Prompt), a.CapTokens, 0)
 	s.PrefillTokens -= int32(a.Cached(w))
-	arrival := admission.Arrival{ID: uint64(a.Index), Now: a.Now, Sequence: s, Engine: &c.engine, Load: c.load(a),
-		Request: admission.Request{Class: promise(a.Class), Key: uint64(a.Index) + 1, PromptTokens: s.PromptTokens,
-			CachedTokens: s.PromptTokens - s.PrefillTokens, CapTokens: s.CapTokens, E2E: a.SLO.E2E, TTFT: a.SLO.TTFT}}
+	request := admission.Request{Class: promise(a.Class), Key: uint64(a.Index) + 1, PromptTokens: s.PromptTokens,
+		CachedTokens: s.PromptTokens - s.PrefillTokens, CapTokens: s.CapTokens, E2E: a.SLO.E2E, TTFT: a.SLO.TTFT}
+	load := c.load(a)
+	if c.blind != nil {
+		d := c.blind.Decide(&admission.Input{Now: a.Now, Request: request, Load: load}, c.rng)
+		return c.say(a, &d, &predictor.Outlook{})
+	}
+	c.see(a, w)
+	arrival := admission.Arrival{ID: uint64(a.Index), Now: a.Now, Request: request, Sequence: s, Engine: &c.engine, Load: load}
 	d, o, err := c.controller.Decide(&arrival)
 	if err != nil {
 		c.err = err
 		return sim.Decision{}
 	}
+	if c.seen != nil && d.Admit {
+		c.seen.ask(a.Index, &request, &load)
+	}
+	return c.say(a, &d, o)
+}
+
+// say tells the simulator.
+func (c *control) say(a *sim.Arrival, d *admission.Decision, o *predictor.Outlook) sim.Decision {
 	if d.Class == schema.Guaranteed {
 		c.promised[a.Index] = true
 	}
-	out := sim.Decision{Refuse: !d.Admit, RetryAfter: d.RetryAfter, Bound: o.Bound, Predicted: o.Predicted, Note: string(d.Reason)}
+	out := sim.Decision{Refuse: !d.Admit, RetryAfter: d.RetryAfter, Bound: o.Bound, Predicted: o.Predicted, Note: d.Reason.String()}
 	if !d.Admit {
 		out.Reason = schema.RefusedSLO
 	}
@@ -125,7 +153,7 @@ func promise(class string) schema.Class {
 // sequence is a request for the predictor.
 func (c *control) sequence(class, kind string, prompt, most int, age time.Duration) predictor.Sequence {
 	slo := record.Objective(c.slos(), class)
-	return predictor.Sequence{PromptTokens: int32(prompt), PrefillTokens: int32(prompt), CapTokens: int32(most), Lengths: c.class(class + "/" + kind),
+	return predictor.Sequence{PromptTokens: int32(prompt), PrefillTokens: int32(prompt), CapTokens: int32(most), Lengths: c.class([2]string{class, kind}),
 		Age: age, E2E: slo.E2E, TTFT: slo.TTFT}
 }
 
@@ -137,7 +165,7 @@ func (c *control) slos() map[string]record.SLO {
 }
 
 // class numbers the kinds of answers as they come.
-func (c *control) class(name string) int32 {
+func (c *control) class(name [2]string) int32 {
 	n, ok := c.classes[name]
 	if !ok {
 		n = int32(min(len(c.classes), classes-1))
@@ -146,15 +174,19 @@ func (c *control) class(name string) int32 {
 	return n
 }
 
-// see makes the engine of what the simulator shows: the worker with the fewest requests, with its share of the queue. It
-// returns the worker's place.
-func (c *control) see(a *sim.Arrival) int {
+// place returns the worker with the fewest requests.
+func place(a *sim.Arrival) int {
 	best := 0
 	for i := range a.Pool.Workers {
 		if len(a.Pool.Workers[i].Requests) < len(a.Pool.Workers[best].Requests) {
 			best = i
 		}
 	}
+	return best
+}
+
+// see makes the engine of what the simulator shows of a worker, with its share of the queue.
+func (c *control) see(a *sim.Arrival, best int) {
 	w := &a.Pool.Workers[best]
 	l := &c.cfg.Latency
 	e := &c.engine
@@ -178,7 +210,6 @@ func (c *control) see(a *sim.Arrival) int {
 		s.Guaranteed = c.promised[q.Index]
 		e.Waiting = append(e.Waiting, s)
 	}
-	return best
 }
 
 // load counts the pool.
@@ -201,6 +232,9 @@ func (c *control) load(a *sim.Arrival) admission.Load {
 // end is what the sink does with a record.
 func (c *control) end(r *record.Request) {
 	delete(c.promised, r.Index)
+	if c.seen != nil {
+		c.seen.end(r)
+	}
 	e := online.Ending{E2E: r.E2E, Tokens: int32(r.OutputTokens), Cut: r.OutputTokens >= r.CapTokens}
 	now := r.Intended + r.E2E
 	switch r.Outcome {
@@ -213,5 +247,7 @@ func (c *control) end(r *record.Request) {
 	default:
 		e.How = online.Dropped // of one that was refused nobody knows
 	}
-	c.controller.End(uint64(r.Index), e, now)
+	if c.controller != nil {
+		c.controller.End(uint64(r.Index), e, now)
+	}
 }

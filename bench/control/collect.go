@@ -1,0 +1,63 @@
+package control
+
+import (
+	"maps"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/bench/sim"
+	"github.com/cadence-slo/cadence/ingress/admission"
+	"github.com/cadence-slo/cadence/predictor/online"
+)
+
+// Seen is what a run without admission showed, for arms that are fitted once. When the run is over it is only read.
+type Seen struct {
+	// Predictor has learned from it and has not been used since.
+	Predictor *online.Predictor
+	// Samples are of requests that were answered, in the order of their answers, and Latencies theirs.
+	Samples   []admission.Sample
+	Latencies []time.Duration
+
+	classes map[[2]string]int32 // of the predictor
+	asked   map[int]admission.Sample
+}
+
+// seenWindow is how many scores and residuals are kept: those of hours.
+const seenWindow = 1 << 14
+
+// Collect lets all of a simulation's requests in and keeps what an arm can be fitted to, in what it returns: complete after the
+// run. Of the options it needs only the profile. It takes cfg's Admit and Sink as Attach does.
+func Collect(cfg *sim.Config, o Options) (*Seen, error) {
+	p, err := newPredictor(o.level(), seenWindow)
+	if err != nil {
+		return nil, err
+	}
+	c := newControl(cfg, &o)
+	c.controller = admission.NewController(admission.None{}, p, c.rng)
+	c.seen = &Seen{Predictor: p, classes: c.classes, asked: map[int]admission.Sample{}}
+	c.attach()
+	return c.seen, nil
+}
+
+// ask keeps what is known of a request at its arrival.
+func (s *Seen) ask(index int, r *admission.Request, load *admission.Load) {
+	s.asked[index] = admission.Sample{PrefillTokens: float64(r.PromptTokens - r.CachedTokens), CapTokens: float64(r.CapTokens),
+		QueuedTokens: float64(load.Tokens)}
+}
+
+// end adds what became of it.
+func (s *Seen) end(r *record.Request) {
+	sample, ok := s.asked[r.Index]
+	if !ok {
+		return
+	}
+	delete(s.asked, r.Index)
+	if r.Outcome == record.OK {
+		sample.E2E = r.E2E
+		s.Samples = append(s.Samples, sample)
+		s.Latencies = append(s.Latencies, r.E2E)
+	}
+}
+
+// names returns a copy of the classes of lengths, by name.
+func (s *Seen) names() map[[2]string]int32 { return maps.Clone(s.classes) }
