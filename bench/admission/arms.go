@@ -30,17 +30,17 @@ const (
 // margin is the level, of which there are three.
 var every = []arm{
 	{none, "none", 0, "", []float64{0}, both},
-	{"queue-wait", "queue-wait", 0, "longest wait (s)", []float64{0.75, 0.1, 0.3, 1.5}, limits},
+	{"queue-wait", "queue-wait", 0, "longest wait (s)", []float64{0.75, 0.03, 0.1, 0.3}, limits},
 	{"queue-depth", "queue-depth", 0, "waiting requests", []float64{8, 1, 2, 4}, limits},
-	{"in-flight", "in-flight", 0, "requests held", []float64{16, 8, 12, 20}, limits},
-	{"shed", "shed", 0, "part of the engine's time", []float64{1, 0.6, 0.8, 1.2}, limits},
+	{"in-flight", "in-flight", 0, "requests held", []float64{8, 4, 6, 12}, limits},
+	{"shed", "shed", 0, "part of the engine's time", []float64{0.8, 0.4, 0.6, 1}, limits},
 	{"constant-quantile", "constant-quantile", 0, "level", []float64{0.95, 0.5, 0.8, 0.99}, limits},
 	{"throughput", "throughput", 0, "level", []float64{0.95, 0.5, 0.8, 0.9}, limits},
 	{"frozen-u80", "frozen-bound", 0.8, "hysteresis", []float64{0.9, 0.8, 0.95, 1}, bounded},
 	{"frozen-u95", "frozen-bound", 0.95, "hysteresis", []float64{0.9, 0.8, 0.95, 1}, bounded},
 	{"frozen-u99", "frozen-bound", 0.99, "hysteresis", []float64{0.9, 0.8, 0.95, 1}, bounded},
 	{"online-u80", "online-bound", 0.8, "factor on the bound", []float64{1, 0.8, 0.9, 1.1}, bounded},
-	{"marginal", "marginal", 0.8, "part of the engine's time", []float64{0.8, 0.6, 1, 1.2}, both},
+	{"marginal", "marginal", 0.8, "part of the engine's time", []float64{0.8, 0.4, 0.6, 1}, both},
 }
 
 // arms are those that are asked for, in their usual order.

@@ -57,7 +57,7 @@ func (r *Report) draw(m *metric) ([]byte, error) {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
 	title := plot.New().Title.TextStyle
-	title.Font.Size = 12
+	title.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 12}
 	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
 	c.FillText(title, vg.Point{X: 8, Y: height - 6}, fmt.Sprintf("%s. Lines: means; bands: least to largest of %d seeds", m.title, len(r.Seeds)))
 	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: 12, PadTop: head, PadLeft: 6, PadRight: 10, PadBottom: 6}
