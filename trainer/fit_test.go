@@ -63,7 +63,7 @@ func TestModelIsBetterThanBaselines(t *testing.T) {
 // Bounds hold at their level on rounds that were held out, over many draws of all rows: together, where the model does not support a
 // row, and in each group. Rows of one draw share their calibration, so that the draw is what intervals are clustered by.
 func TestBoundsHold(t *testing.T) {
-	const draws = 12
+	const draws = 10
 	type part struct {
 		alpha float64
 		group conformal.Group
@@ -99,7 +99,7 @@ func TestBoundsHold(t *testing.T) {
 		t.Errorf("%d parts", len(runs))
 	}
 	for p, of := range runs {
-		low, high, err := conformal.Clustered(of[:], 0.99)
+		low, high, err := conformal.Clustered(of[:], 0.999) // there are 44
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestArtifactIsTheCandidate(t *testing.T) {
 	own := 0
 	for i := range f.Test {
 		k := &f.Test[i].Known
-		residual, q := 0.0, 0.0
+		var residual, q float64
 		if ok, _ := a.Model.Supported(k.Features, a.Calibration.MinSupport); ok {
 			residual = a.Model.Predict(k.Features)
 			var mine bool

@@ -99,7 +99,8 @@ func (r *Reservoir) Add(row Row) error {
 	}
 	if at := r.rng.Int64N(r.seen[i]); at < int64(r.per) {
 		old := &r.rows[i][at]
-		k.Features = append(old.Features[:0], row.Features...)
+		k.Features = old.Features
+		copy(k.Features, row.Features)
 		*old = k
 	}
 	return nil

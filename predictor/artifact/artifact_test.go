@@ -175,20 +175,16 @@ func TestDamageBelowTheHash(t *testing.T) {
 		return 3
 	}
 	for i := range body {
-		for _, x := range []byte{1, 0x80, 0xff} {
-			bad := bytes.Clone(body)
-			bad[i] ^= x
-			a, err := artifact.Decode(seal(bad))
-			if err == nil {
-				encode(t, a)
-				continue
-			}
-			if i < 26 && !errors.Is(err, artifact.ErrFormat) {
-				t.Errorf("byte %d of the prefix: %v", i, err)
-			}
-			if i >= 26 {
-				refused[at(i)]++
-			}
+		bad := bytes.Clone(body)
+		bad[i] ^= [...]byte{1, 0x80, 0xff}[i%3]
+		a, err := artifact.Decode(seal(bad))
+		switch {
+		case err == nil:
+			encode(t, a)
+		case i >= 26:
+			refused[at(i)]++
+		case !errors.Is(err, artifact.ErrFormat):
+			t.Errorf("byte %d of the prefix: %v", i, err)
 		}
 	}
 	for s, n := range refused {
