@@ -85,7 +85,6 @@ func TestWindowAgainstAList(t *testing.T) {
 		a := must(NewRolling(alpha, size, nil))
 		var list []Row
 		for _, r := range drawRows(t, 120) {
-			wantP := math.NaN()
 			if r.Stage != Dropped {
 				atLeast, n := 1, 1
 				for _, o := range list {
@@ -97,7 +96,7 @@ func TestWindowAgainstAList(t *testing.T) {
 						atLeast++
 					}
 				}
-				wantP = float64(atLeast) / float64(n)
+				wantP := float64(atLeast) / float64(n)
 				if got := a.rows.pvalue(r); got != wantP {
 					t.Fatalf("p-value of %+v among %v: %v, want %v", r, list, got, wantP)
 				}

@@ -20,7 +20,6 @@ func TestEveryRowGetsOneVerdict(t *testing.T) {
 			verdict  Verdict
 			ended    bool
 			overdue  bool
-			settled  bool
 			resolved int
 		}
 		q := NewQueue(Score(rapid.IntRange(0, 2).Draw(t, "score")))

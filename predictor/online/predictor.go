@@ -161,9 +161,9 @@ func (p *Predictor) Admit(id uint64, f *Foresight, weight float64, now time.Dura
 	if n := len(p.pool); n > 0 {
 		t, p.pool = p.pool[n-1], p.pool[:n-1]
 	}
-	curve := append(t.curve[:0], f.curve...)
+	curve := t.curve[:0]
 	t.Foresight = *f
-	t.curve = curve
+	t.curve = append(curve, f.curve...)
 	bound := f.Bound - f.age
 	if f.Bound <= 0 { // none was claimed; what calibration begins with is judged all the same
 		q, _ := p.margin.Quantile()

@@ -44,7 +44,7 @@ func live(t testing.TB, p *online.Predictor, e *predictor.Engine, rng *rand.Rand
 		}
 		p.Admit(uint64(from+i), &f, 1, now)
 		tokens := 1 + rng.IntN(40)
-		alone := time.Duration(e.Profile.Step(64, 0, 64))
+		alone := e.Profile.Step(64, 0, 64)
 		for k := 1; k < tokens; k++ {
 			alone += e.Profile.Step(0, 1, 64+k)
 		}
