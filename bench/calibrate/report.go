@@ -58,23 +58,34 @@ func Run(ctx context.Context, e EngineOptions, o Options, name, version string, 
 	if err != nil {
 		return nil, err
 	}
-	fit, err := Fit(steps, o.Batches, o.Seed)
-	if err != nil {
-		return nil, err
-	}
-	r = &Report{Time: begin.UTC(), Machine: pipeline.ThisMachine(version), Engine: e, Model: engine.Model, Options: o, Disturbed: fit.Disturbed, Kinds: fit.Kinds, Steps: steps}
+	r = &Report{Time: begin.UTC(), Machine: pipeline.ThisMachine(version), Engine: e, Model: engine.Model, Options: o}
 	if name == "" {
 		name = fmt.Sprintf("%s-%s-%dt", e.On, engine.Model.File, e.Threads)
 	}
 	info := engine.Info()
-	r.Profile = &profile.Profile{Version: profile.Version, Name: name, Fingerprint: info.Fingerprint, Limits: limits(&e, info, o.ChunkTokens), Cost: fit.Cost, Fit: &fit.Fit,
+	r.Profile = &profile.Profile{Version: profile.Version, Name: name, Fingerprint: info.Fingerprint, Limits: limits(&e, info, o.ChunkTokens),
 		Source: fmt.Sprintf("cadence calibrate, %s, %s, %d threads, %s", r.Machine.String(), engine.Model.File, e.Threads, begin.UTC().Format(time.DateOnly))}
-	if err := r.Profile.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrFit, err)
+	if err := r.Refit(steps); err != nil {
+		return nil, err
 	}
-	r.Cells = cells(steps, o.Chunks, r.Profile)
 	r.Took = time.Since(begin)
 	return r, nil
+}
+
+// Refit fits the profile to steps, which it keeps: those of several calibrations of the same engine, for instance. The report is
+// unchanged after an error.
+func (r *Report) Refit(steps []Step) error {
+	fit, err := Fit(steps, r.Options.Batches, r.Options.Seed)
+	if err != nil {
+		return err
+	}
+	p := *r.Profile
+	p.Cost, p.Fit = fit.Cost, &fit.Fit
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFit, err)
+	}
+	r.Profile, r.Disturbed, r.Kinds, r.Steps, r.Cells = &p, fit.Disturbed, fit.Kinds, steps, cells(steps, r.Options.Chunks, &p)
+	return nil
 }
 
 // cells groups the steps that only decode by their number, and those of a single chunk of prefill by its size.

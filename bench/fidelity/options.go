@@ -50,7 +50,7 @@ type Options struct {
 	KVTokens  int    `help:"tokens of KV cache" default:"16384" name:"kv-tokens"`
 	Sequences int    `help:"sequence ids of the engine" default:"64"`
 	MaxBatch  int    `help:"requests that the worker runs at once" default:"16"`
-	Rounds    int    `help:"rounds of the calibration on llama" default:"2"`
+	Rounds    int    `help:"rounds of each calibration on llama, of which there is one before and one after each run" default:"1"`
 
 	// Profile is of simulator and mock where llama is not among what is compared.
 	Profile    *profile.Profile `kong:"-"`
@@ -65,7 +65,7 @@ type Options struct {
 func DefaultOptions() Options {
 	return Options{
 		On: slices.Clone(kinds), Workload: "seed", Arrivals: "poisson", Seed: 1, Loads: []float64{0.4, 0.7, 0.9}, Requests: 200, Warmup: 20,
-		Drain: 3 * time.Minute, Cache: true, Targets: DefaultTargets(), Model: "120m", Threads: 1, KVTokens: 16384, Sequences: 64, MaxBatch: 16, Rounds: 2,
+		Drain: 3 * time.Minute, Cache: true, Targets: DefaultTargets(), Model: "120m", Threads: 1, KVTokens: 16384, Sequences: 64, MaxBatch: 16, Rounds: 1,
 		Log: slog.New(slog.DiscardHandler),
 	}
 }

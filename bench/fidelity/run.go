@@ -43,6 +43,9 @@ type comparison struct {
 	dir  string
 	file string // of the profile
 	rep  *Report
+
+	steps []calibrate.Step             // of all calibrations
+	first map[float64][]record.Request // rows of the first run at a load
 }
 
 // Run compares.
@@ -53,7 +56,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Profile == nil && !slices.Contains(o.On, ladder.Llama) {
 		return nil, fmt.Errorf("%w: profile is missing, allowed without llama: any", ErrConfig)
 	}
-	c := &comparison{o: &o, dir: o.Out, rep: &Report{Time: time.Now().UTC(), Machine: pipeline.ThisMachine(o.Version), Workload: o.Workload, Arrivals: o.Arrivals, Seed: o.Seed,
+	c := &comparison{o: &o, dir: o.Out, first: map[float64][]record.Request{}, rep: &Report{Time: time.Now().UTC(), Machine: pipeline.ThisMachine(o.Version), Workload: o.Workload, Arrivals: o.Arrivals, Seed: o.Seed,
 		Profile: o.Profile, SLO: o.SLO, Targets: o.Targets}}
 	if c.dir == "" {
 		if c.dir, err = os.MkdirTemp("", "cadence-fidelity-"); err != nil {
@@ -70,25 +73,24 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	c.rep.Passed = true
-	for n, load := range o.Loads {
-		var first []record.Request
-		on := slices.Clone(o.On)
-		if n%2 == 1 { // who is measured first changes, for machines drift
-			slices.Reverse(on)
-		}
-		for _, k := range on {
-			c.tell("%s at %.2f requests/s (%.2f of the capacity)", k, load*c.rep.Capacity, load)
-			run, rows, err := c.single(ctx, k, "poisson", load, load*c.rep.Capacity, o.Warmup, o.Requests)
-			if err != nil {
-				return nil, fmt.Errorf("%s at load %v: %w", k, load, err)
-			}
-			if first == nil {
-				first = rows
-			} else if err := same(first, rows); err != nil {
+	if slices.Contains(o.On, ladder.Llama) {
+		for _, load := range o.Loads {
+			if err := c.measure(ctx, ladder.Llama, load); err != nil {
 				return nil, err
 			}
-			c.rep.Passed = c.rep.Passed && run.Valid()
-			c.rep.Runs = append(c.rep.Runs, outcome(run, rows))
+			if err := c.calibrate(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, load := range o.Loads {
+		for _, k := range o.On {
+			if k == ladder.Llama {
+				continue
+			}
+			if err := c.measure(ctx, k, load); err != nil {
+				return nil, err
+			}
 		}
 	}
 	c.rep.Differences = compare(c.rep.Runs, o.Targets)
@@ -98,25 +100,49 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return c.rep, nil
 }
 
+// measure does one run of the comparison.
+func (c *comparison) measure(ctx context.Context, on string, load float64) error {
+	c.tell("%s at %.2f requests/s (%.2f of the capacity)", on, load*c.rep.Capacity, load)
+	run, rows, err := c.single(ctx, on, "poisson", load, load*c.rep.Capacity, c.o.Warmup, c.o.Requests)
+	if err != nil {
+		return fmt.Errorf("%s at load %v: %w", on, load, err)
+	}
+	if first, ok := c.first[load]; !ok {
+		c.first[load] = rows
+	} else if err := same(first, rows); err != nil {
+		return err
+	}
+	c.rep.Passed = c.rep.Passed && run.Valid()
+	c.rep.Runs = append(c.rep.Runs, outcome(run, rows))
+	return nil
+}
+
 func (c *comparison) tell(format string, args ...any) {
 	if c.o.Progress != nil {
 		c.o.Progress(fmt.Sprintf(format, args...))
 	}
 }
 
-// calibrate makes the profile, if a real engine is there to make it of, and writes it where the mock reads it.
+// calibrate makes the profile, if a real engine is there to make it of, and writes it where the mock reads it. Called again it
+// fits the steps of all calibrations: a machine's speed drifts, and those between the runs tell what it was during them.
 func (c *comparison) calibrate(ctx context.Context) error {
 	o := c.o
 	if slices.Contains(o.On, ladder.Llama) {
 		c.tell("calibrating on llama")
 		co := calibrate.DefaultOptions()
 		co.Rounds, co.Seed = o.Rounds, o.Seed
-		var err error
-		if c.rep.Calibration, err = calibrate.Run(ctx, o.engine(), co, "", o.Version, o.Log, nil); err != nil {
+		r, err := calibrate.Run(ctx, o.engine(), co, "", o.Version, o.Log, nil)
+		if err != nil {
 			return err
 		}
-		c.rep.Calibration.Steps = nil
-		c.rep.Profile = c.rep.Calibration.Profile
+		if c.steps = append(c.steps, r.Steps...); c.rep.Calibration != nil {
+			r.Took += c.rep.Calibration.Took
+			if err := r.Refit(c.steps); err != nil {
+				return err
+			}
+		}
+		r.Steps = nil
+		c.rep.Calibration, c.rep.Profile = r, r.Profile
 	}
 	b, err := c.rep.Profile.Encode()
 	if err != nil {
