@@ -1,0 +1,104 @@
+package control_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cadence-slo/cadence/bench/arrival"
+	"github.com/cadence-slo/cadence/bench/control"
+	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/bench/sim"
+	"github.com/cadence-slo/cadence/bench/workload"
+	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/worker/batch"
+)
+
+// result is what became of a run's measured requests.
+type result struct {
+	offered, refused, good int
+	coverage               float64 // of the bounds
+}
+
+// serve runs the seed's workload on the seed's laptop for five minutes; arm "" admits all.
+func serve(t *testing.T, arm string, rate float64, seed uint64) result {
+	t.Helper()
+	p, err := profile.Open("seed-laptop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vocab, err := workload.NewVocabulary(32000, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := workload.OpenSource("seed", vocab, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan := p.Batch()
+	plan.PrefixCache, plan.MaxBatch, plan.Order = true, 24, batch.PrefillFirst
+	const length = 5 * time.Minute
+	var out result
+	cfg := sim.Config{Source: source, Arrivals: arrival.Poisson{}.Times(seed, rate, length), Capped: true, Seed: seed, Profile: p, Workers: 1, Batch: plan,
+		Latency: sim.DefaultLatency(), Length: length, Warmup: time.Minute, Drain: length, ClientTimeout: length,
+		SLOs: map[string]record.SLO{"": {E2E: 4 * time.Second}}}
+	cfg.Sink = func(r *record.Request) error {
+		if r.Phase == record.Measure {
+			out.offered++
+			if r.Outcome == record.Shed {
+				out.refused++
+			}
+			if r.Outcome == record.OK && r.E2E <= 4*time.Second {
+				out.good++
+			}
+		}
+		return nil
+	}
+	if arm != "" {
+		c, err := control.Attach(&cfg, control.Options{Arm: arm, Profile: p, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if k := c.Predictor().Coverage(); k.Rows() > 0 {
+				out.coverage = float64(k.Hits) / float64(k.Rows())
+			}
+		}()
+	}
+	if _, err := sim.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Where there is room admission costs nothing, and where there is not it keeps most of what the engine can do in time.
+func TestAdmissionHoldsTheTailAndCostsNothing(t *testing.T) {
+	var below, none, over, gate, all result
+	for seed := uint64(1); seed <= 3; seed++ {
+		for _, x := range []struct {
+			to   *result
+			arm  string
+			rate float64
+		}{{&below, "marginal", 1}, {&none, "", 1}, {&over, "marginal", 4}, {&gate, "online-bound", 4}, {&all, "", 4}} {
+			r := serve(t, x.arm, x.rate, seed)
+			x.to.offered += r.offered
+			x.to.refused += r.refused
+			x.to.good += r.good
+		}
+	}
+	t.Logf("at 1/s: %+v, admitting all %+v", below, none)
+	t.Logf("at 4/s: %+v, the gate %+v, admitting all %+v", over, gate, all)
+	if float64(below.good) < 0.99*float64(none.good) || float64(below.refused) > 0.01*float64(below.offered) {
+		t.Errorf("at 1/s %d of %d are good and %d refused; admitting all, %d are good", below.good, below.offered, below.refused, none.good)
+	}
+	if over.good < 10*all.good || over.good < gate.good || over.good < over.offered/2 {
+		t.Errorf("at 4/s %d of %d are good, with the gate %d, admitting all %d", over.good, over.offered, gate.good, all.good)
+	}
+}
+
+func TestAttachNamesTheArms(t *testing.T) {
+	if _, err := control.Attach(&sim.Config{}, control.Options{Arm: "none of them"}); !errors.Is(err, control.ErrArm) {
+		t.Error(err)
+	}
+}
