@@ -162,8 +162,9 @@ func (p *Predictor) Admit(id uint64, f *Foresight, weight float64, now time.Dura
 		t, p.pool = p.pool[n-1], p.pool[:n-1]
 	}
 	curve := t.curve[:0]
+	curve = append(curve, f.curve...)
 	t.Foresight = *f
-	t.curve = append(curve, f.curve...)
+	t.curve = curve
 	bound := f.Bound - f.age
 	if f.Bound <= 0 { // none was claimed; what calibration begins with is judged all the same
 		q, _ := p.margin.Quantile()
