@@ -10,64 +10,40 @@ import (
 	"github.com/cadence-slo/cadence/bench/control"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/sim"
-	"github.com/cadence-slo/cadence/bench/workload"
-	"github.com/cadence-slo/cadence/predictor/profile"
-	"github.com/cadence-slo/cadence/worker/batch"
 )
 
 // result is what became of a run's measured requests.
-type result struct {
-	offered, refused, good int
-	coverage               float64 // of the bounds
-}
+type result struct{ offered, refused, good int }
 
-// serve runs the seed's workload on the seed's laptop for five minutes; arm "" admits all.
+// serve runs the seed's workload on the seed's laptop, 24 at once, for five minutes; arm "" admits all.
 func serve(t *testing.T, arm string, rate float64, seed uint64) result {
 	t.Helper()
-	p, err := profile.Open("seed-laptop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	vocab, err := workload.NewVocabulary(32000, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := workload.OpenSource("seed", vocab, seed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plan := p.Batch()
-	plan.PrefixCache, plan.MaxBatch, plan.Order = true, 24, batch.PrefillFirst
+	var rows []record.Request
+	cfg, p := laptop(t, rate, seed, &rows)
 	const length = 5 * time.Minute
-	var out result
-	cfg := sim.Config{Source: source, Arrivals: arrival.Poisson{}.Times(seed, rate, length), Capped: true, Seed: seed, Profile: p, Workers: 1, Batch: plan,
-		Latency: sim.DefaultLatency(), Length: length, Warmup: time.Minute, Drain: length, ClientTimeout: length,
-		SLOs: map[string]record.SLO{"": {E2E: 4 * time.Second}}}
-	cfg.Sink = func(r *record.Request) error {
-		if r.Phase == record.Measure {
-			out.offered++
-			if r.Outcome == record.Shed {
-				out.refused++
-			}
-			if r.Outcome == record.OK && r.E2E <= 4*time.Second {
-				out.good++
-			}
-		}
-		return nil
-	}
+	cfg.Batch.MaxBatch = 24
+	cfg.Arrivals, cfg.Length, cfg.Warmup, cfg.Drain, cfg.ClientTimeout = arrival.Poisson{}.Times(seed, rate, length), length, time.Minute, length, length
 	if arm != "" {
-		c, err := control.Attach(&cfg, control.Options{Arm: arm, Profile: p, Seed: seed})
-		if err != nil {
+		if _, err := control.Attach(&cfg, control.Options{Arm: arm, Profile: p, Seed: seed}); err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
-			if k := c.Predictor().Coverage(); k.Rows() > 0 {
-				out.coverage = float64(k.Hits) / float64(k.Rows())
-			}
-		}()
 	}
 	if _, err := sim.Run(context.Background(), cfg); err != nil {
 		t.Fatal(err)
+	}
+	var out result
+	for i := range rows {
+		r := &rows[i]
+		if r.Phase != record.Measure {
+			continue
+		}
+		out.offered++
+		if r.Outcome == record.Shed {
+			out.refused++
+		}
+		if r.Outcome == record.OK && r.E2E <= 4*time.Second {
+			out.good++
+		}
 	}
 	return out
 }
