@@ -80,6 +80,8 @@ func (s *SealReply) version() *int     { return &s.V }
 func (s *WorkerState) version() *int   { return &s.V }
 func (s *IngressState) version() *int  { return &s.V }
 func (s *Step) version() *int          { return &s.V }
+func (s *EngineState) version() *int   { return &s.V }
+func (s *PoolState) version() *int     { return &s.V }
 
 // Validate accepts any reply: its length is checked against the question by the asker.
 func (d *DispatchReply) Validate() error { return nil }

@@ -60,6 +60,7 @@ const (
 	FailedEngine     FailureCode = "engine_error"   // the engine could not go on with this request
 	FailedWorkerLost FailureCode = "worker_lost"    // attempts are used up
 	FailedTimeout    FailureCode = "timeout"        // waited longer than the queue allows
+	FailedDeadline   FailureCode = "deadline"       // could no longer meet its objectives, and asked to be ended then
 	FailedInvalid    FailureCode = "invalid"        // a worker could not read it (a poison request)
 	FailedCancelled  FailureCode = "cancelled"      // ended by its owner; told to a client that still listens
 	FailedInternal   FailureCode = "internal_error" // ours
@@ -152,6 +153,24 @@ type Event struct {
 	Slots         int32  `json:"slots,omitempty"`
 	KVPages       int32  `json:"kv_pages,omitempty"`
 	ContextTokens int32  `json:"context_tokens,omitempty"`
+
+	// What was expected of a request when it arrived, and what decided on it: of admitted and refused.
+	Decision      string        `json:"decision,omitempty"`       // the rule that decided; empty: none did
+	Artifact      string        `json:"artifact,omitempty"`       // SHA-256 of the model that predicted; empty: the physics alone
+	TTFTBudget    time.Duration `json:"ttft_budget_ns,omitempty"` // objective of the first token, from the arrival
+	Predicted     time.Duration `json:"predicted_ns,omitempty"`   // median of the E2E latency
+	PredictedTTFT time.Duration `json:"predicted_ttft_ns,omitempty"`
+	Bound         time.Duration `json:"bound_ns,omitempty"`    // that the E2E latency stays below with probability BoundLevel; 0: none was claimed
+	BoundLevel    float32       `json:"bound_level,omitempty"` // in (0, 1)
+	Meet          float32       `json:"meet,omitempty"`        // probability to meet the objectives
+	Gain          float32       `json:"gain,omitempty"`        // by how many requests within their objectives the expectation grows
+	Cost          time.Duration `json:"cost_ns,omitempty"`     // part of a full engine's time
+	Lambda        float32       `json:"lambda,omitempty"`      // price of a second of an engine's time, in requests within their objectives
+	Propensity    float32       `json:"propensity,omitempty"`  // probability with which a request in this situation is admitted
+	// Physics is the latency that was simulated at the median length, without a model of the residual: what Features are labelled
+	// relative to. Features are those of package feature, in its order.
+	Physics  time.Duration `json:"physics_ns,omitempty"`
+	Features []float32     `json:"features,omitempty"`
 }
 
 // DedupID is the event's identity, for JetStream's duplicate window: <request>.<attempt>.<type>.<ordinal>, with the
@@ -257,7 +276,8 @@ func (e *Event) Validate() error {
 		return bad("request_seq", e.RequestSeq)
 	}
 	counts := int64(e.PromptTokens | e.CachedTokens | e.MaxTokens | e.OutputTokens | e.ResumeTokens | e.QueueDepth | e.Slots | e.KVPages | e.ContextTokens)
-	times := e.Grace | e.RetryAfter | e.QueueTime | e.PrefillTime | e.DecodeTime | e.TTFT | e.E2E
+	times := e.Grace | e.RetryAfter | e.QueueTime | e.PrefillTime | e.DecodeTime | e.TTFT | e.E2E |
+		e.TTFTBudget | e.Predicted | e.PredictedTTFT | e.Bound | e.Cost | e.Physics
 	if counts|int64(times) >= 0 { // the sign of all of them at once
 		return nil
 	}
@@ -269,6 +289,8 @@ func (e *Event) Validate() error {
 		{"max_tokens", int64(e.MaxTokens)}, {"output_tokens", int64(e.OutputTokens)}, {"resume_tokens", int64(e.ResumeTokens)}, {"queue_ns", int64(e.QueueTime)},
 		{"prefill_ns", int64(e.PrefillTime)}, {"decode_ns", int64(e.DecodeTime)}, {"ttft_ns", int64(e.TTFT)}, {"e2e_ns", int64(e.E2E)},
 		{"queue_depth", int64(e.QueueDepth)}, {"slots", int64(e.Slots)}, {"kv_pages", int64(e.KVPages)}, {"context_tokens", int64(e.ContextTokens)},
+		{"ttft_budget_ns", int64(e.TTFTBudget)}, {"predicted_ns", int64(e.Predicted)}, {"predicted_ttft_ns", int64(e.PredictedTTFT)}, {"bound_ns", int64(e.Bound)},
+		{"cost_ns", int64(e.Cost)}, {"physics_ns", int64(e.Physics)},
 	} {
 		if f.value < 0 {
 			return bad(f.name, f.value)

@@ -84,6 +84,25 @@ func fixtures() map[string]Body {
 			V: 1, Worker: "w-51", Pool: "default", Model: "qwen2.5-0.5b-instruct", Interval: 250 * time.Millisecond, Draining: true,
 			Slots: 64, Running: 31, Waiting: 2, ContextTokens: 4096, PageTokens: 16, KVPages: 2048, KVFreePages: 977, KVHighWater: 1500,
 		},
+		"request_objectives": &Request{
+			V: 1, ID: idB, Pool: "default", Tenant: "acme", Ingress: "ing-7c4e", Kind: KindChat, Prompt: Tokens{1}, MaxTokens: 1,
+			Budget: 2 * time.Second, TTFTBudget: 500 * time.Millisecond, OnDeadline: OnDeadlineCancel,
+		},
+		"event_admitted_decided": decided(Admitted, "best_effort_price"),
+		"event_refused_decided":  decided(Refused, "infeasible"),
+		"engine_state": &EngineState{
+			V: 1, Worker: "w-51", Pool: "default", Model: "qwen2.5-0.5b-instruct", Step: 4711, StepLeft: 12_345_678, Slow: 1.25, FreePages: 977,
+			Running: []SequenceState{{Request: idA, Tenant: "acme", Kind: KindChat, Class: Guaranteed, PromptTokens: 500, PrefillTokens: 244, OutputTokens: 17, CapTokens: 256,
+				Age: 40 * time.Millisecond, Budget: 1960 * time.Millisecond, TTFTBudget: 460 * time.Millisecond}},
+			Settings: &EngineSettings{Fingerprint: "b6a1f0c2", Profile: json.RawMessage(`{"version":1}`), Plan: json.RawMessage(`{}`)},
+			Prefixes: &PrefixDigest{Key: 9_182_736_455, PageTokens: 16, Bits: []byte{0, 255, 1}, Hashes: 2},
+		},
+		"pool_state": &PoolState{
+			V: 1, Pool: "default", Epoch: 4711, Interval: 250 * time.Millisecond, RequestSeq: 1_000_001,
+			WaitingRequests: 300, WaitingPromptTokens: 150_000, WaitingCapTokens: 76_800,
+			Waiting: []SequenceState{{Request: idB, Tenant: "acme", Kind: KindCompletion, PromptTokens: 500, PrefillTokens: 500, CapTokens: 256,
+				Age: 40 * time.Millisecond, Budget: -time.Millisecond}},
+		},
 		"ingress_state": &IngressState{V: 1, Ingress: "ing-7c4e", Interval: 250 * time.Millisecond, Draining: true, Open: 200},
 		"step": &Step{
 			V: 1, Worker: "w-51", Time: 1_760_000_000_500_000_000, Step: 12_345, PrefillTokens: 512, DecodeBatch: 31,
@@ -169,6 +188,18 @@ func eventFixture(typ Type) Event {
 		e.Source, e.Pool = "sched-1", "default"
 	}
 	return e
+}
+
+// decided returns an event of the type with what decided on its request.
+func decided(typ Type, rule string) *Event {
+	e := eventFixture(typ)
+	e.Request = idB
+	e.Decision, e.Artifact = rule, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	e.TTFTBudget, e.Predicted, e.PredictedTTFT = 500*time.Millisecond, 1100*time.Millisecond, 52*time.Millisecond
+	e.Bound, e.BoundLevel, e.Meet, e.Gain = 1600*time.Millisecond, 0.95, 0.97, 0.94
+	e.Cost, e.Lambda, e.Propensity, e.Physics = 31*time.Millisecond, 2.5, 1, 1050*time.Millisecond
+	e.Features = []float32{500, 128, 0, 1.5e-7}
+	return &e
 }
 
 func fixturePath(name string) string { return filepath.Join("testdata", "v1", name+".json") }

@@ -45,6 +45,16 @@ const (
 	Guaranteed Class = "guaranteed"
 )
 
+// OnDeadline says what becomes of a request that can no longer meet its objectives.
+type OnDeadline string
+
+// What may become of it.
+const (
+	OnDeadlineDemote   OnDeadline = "demote"   // it goes behind those that still can
+	OnDeadlineCancel   OnDeadline = "cancel"   // it ends with FailedDeadline
+	OnDeadlineContinue OnDeadline = "continue" // it stays where it is
+)
+
 // Sampling holds how tokens are chosen. The zero value is greedy decoding with no penalties.
 type Sampling struct {
 	Temperature       float32 `json:"temperature,omitempty"`        // ≥ 0; 0 is greedy
@@ -81,6 +91,10 @@ type Request struct {
 	// Budget is what was left of the end-to-end deadline when the request was published; 0 is no deadline. Clocks of
 	// two hosts are never subtracted: a reader adds JetStream's store time.
 	Budget time.Duration `json:"budget_ns,omitempty"`
+	// TTFTBudget is what was left of the objective of the first token then; 0 is none.
+	TTFTBudget time.Duration `json:"ttft_budget_ns,omitempty"`
+	// OnDeadline says what becomes of the request once it cannot meet its objectives any more; empty is demote.
+	OnDeadline OnDeadline `json:"on_deadline,omitempty"`
 	// Grace is how long generation goes on after the client has gone, waiting for it to come back.
 	Grace time.Duration `json:"grace_ns,omitempty"`
 	// Logprobs asks for log-probabilities: 0 for none, n+1 for those of the generated tokens and of the n most probable
@@ -120,6 +134,10 @@ func (r *Request) Validate() error {
 		return bad("stop", fmt.Sprintf("%d strings", len(r.Stop)))
 	case r.Budget < 0:
 		return bad("budget_ns", r.Budget)
+	case r.TTFTBudget < 0:
+		return bad("ttft_budget_ns", r.TTFTBudget)
+	case r.OnDeadline != "" && r.OnDeadline != OnDeadlineDemote && r.OnDeadline != OnDeadlineCancel && r.OnDeadline != OnDeadlineContinue:
+		return bad("on_deadline", r.OnDeadline)
 	case r.Grace < 0:
 		return bad("grace_ns", r.Grace)
 	case r.Logprobs < 0 || r.Logprobs > MaxTopLogprobs+1:

@@ -87,6 +87,34 @@ func (c *Client) SubscribeWorkerStates(handle func(*schema.WorkerState)) (*nats.
 	return subscribe(c, "state.worker.*", func() *schema.WorkerState { return new(schema.WorkerState) }, handle)
 }
 
+// PublishEngineState sends what a worker's engine holds.
+func (c *Client) PublishEngineState(s *schema.EngineState) error {
+	body, err := schema.Encode(s)
+	if err != nil {
+		return err
+	}
+	return c.send(&nats.Msg{Subject: EngineStateSubject(s.Worker), Data: body})
+}
+
+// SubscribeEngineStates calls handle for what every worker's engine holds.
+func (c *Client) SubscribeEngineStates(handle func(*schema.EngineState)) (*nats.Subscription, error) {
+	return subscribe(c, "engine.*", func() *schema.EngineState { return new(schema.EngineState) }, handle)
+}
+
+// PublishPoolState sends what waits for a pool.
+func (c *Client) PublishPoolState(s *schema.PoolState) error {
+	body, err := schema.Encode(s)
+	if err != nil {
+		return err
+	}
+	return c.send(&nats.Msg{Subject: PoolStateSubject(s.Pool), Data: body})
+}
+
+// SubscribePoolStates calls handle for what waits for every pool.
+func (c *Client) SubscribePoolStates(handle func(*schema.PoolState)) (*nats.Subscription, error) {
+	return subscribe(c, "state.pool.*", func() *schema.PoolState { return new(schema.PoolState) }, handle)
+}
+
 // PublishIngressState sends a heartbeat.
 func (c *Client) PublishIngressState(s *schema.IngressState) error {
 	body, err := schema.Encode(s)

@@ -53,6 +53,12 @@ func SealSubject(in schema.IngressID) string { return "seal." + string(in) }
 // WorkerStateSubject carries a worker's heartbeats.
 func WorkerStateSubject(w schema.WorkerID) string { return "state.worker." + string(w) }
 
+// EngineStateSubject carries what a worker's engine holds.
+func EngineStateSubject(w schema.WorkerID) string { return "engine." + string(w) }
+
+// PoolStateSubject carries what waits for a pool's workers.
+func PoolStateSubject(pool string) string { return "state.pool." + pool }
+
 // IngressStateSubject carries an ingress's heartbeats.
 func IngressStateSubject(in schema.IngressID) string { return "state.ingress." + string(in) }
 
