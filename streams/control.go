@@ -115,6 +115,11 @@ func (c *Client) SubscribePoolStates(handle func(*schema.PoolState)) (*nats.Subs
 	return subscribe(c, "state.pool.*", func() *schema.PoolState { return new(schema.PoolState) }, handle)
 }
 
+// SubscribeSteps calls handle for the engine steps that every worker stores.
+func (c *Client) SubscribeSteps(handle func(*schema.Step)) (*nats.Subscription, error) {
+	return subscribe(c, "step.*", func() *schema.Step { return new(schema.Step) }, handle)
+}
+
 // PublishIngressState sends a heartbeat.
 func (c *Client) PublishIngressState(s *schema.IngressState) error {
 	body, err := schema.Encode(s)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/stat"
+	"github.com/cadence-slo/cadence/predictor/profile"
 )
 
 // Outcome is what one run came to.
@@ -24,7 +25,9 @@ type Outcome struct {
 	Goodput  float64        `json:"goodput_per_second"`
 	HitRatio float64        `json:"hit_ratio"` // of all phases, where the server counts
 	Canary   *record.Canary `json:"canary,omitempty"`
-	Invalid  []string       `json:"invalid,omitempty"`
+	// Profile that it took its time from; nil on llama.
+	Profile *profile.Profile `json:"profile,omitempty"`
+	Invalid []string         `json:"invalid,omitempty"`
 }
 
 // outcome sums a run up.

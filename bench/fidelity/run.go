@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/calibrate"
@@ -17,6 +18,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/schema"
 )
 
 // Report is what a comparison found.
@@ -26,7 +28,7 @@ type Report struct {
 	Workload    string            `json:"workload"`
 	Arrivals    string            `json:"arrivals"`
 	Seed        uint64            `json:"seed"`
-	Profile     *profile.Profile  `json:"profile"`
+	Profile     *profile.Profile  `json:"profile"`               // of all calibrations together, or the one that was given
 	Calibration *calibrate.Report `json:"calibration,omitempty"` // nil: the profile was given
 	Capacity    float64           `json:"capacity_per_second"`   // that the simulator says
 	SLO         time.Duration     `json:"slo_e2e_ns"`
@@ -39,12 +41,16 @@ type Report struct {
 
 // comparison is one Run.
 type comparison struct {
-	o    *Options
-	dir  string
-	file string // of the profile
-	rep  *Report
+	o       *Options
+	dir     string
+	profile *profile.Profile // that simulator and mock have
+	file    string           // of the profile
+	rep     *Report
+
+	mu sync.Mutex // of seen
 
 	steps []calibrate.Step             // of all calibrations
+	seen  map[float64][]calibrate.Step // of the real engine, by the load that it served
 	first map[float64][]record.Request // rows of the first run at a load
 }
 
@@ -56,7 +62,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if o.Profile == nil && !slices.Contains(o.On, ladder.Llama) {
 		return nil, fmt.Errorf("%w: profile is missing, allowed without llama: any", ErrConfig)
 	}
-	c := &comparison{o: &o, dir: o.Out, first: map[float64][]record.Request{}, rep: &Report{Time: time.Now().UTC(), Machine: pipeline.ThisMachine(o.Version), Workload: o.Workload, Arrivals: o.Arrivals, Seed: o.Seed,
+	c := &comparison{o: &o, dir: o.Out, first: map[float64][]record.Request{}, seen: map[float64][]calibrate.Step{}, rep: &Report{Time: time.Now().UTC(), Machine: pipeline.ThisMachine(o.Version), Workload: o.Workload, Arrivals: o.Arrivals, Seed: o.Seed,
 		Profile: o.Profile, SLO: o.SLO, Targets: o.Targets}}
 	if c.dir == "" {
 		if c.dir, err = os.MkdirTemp("", "cadence-fidelity-"); err != nil {
@@ -84,6 +90,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		}
 	}
 	for _, load := range o.Loads {
+		if err := c.adopt(load); err != nil {
+			return nil, err
+		}
 		for _, k := range o.On {
 			if k == ladder.Llama {
 				continue
@@ -113,8 +122,56 @@ func (c *comparison) measure(ctx context.Context, on string, load float64) error
 		return err
 	}
 	c.rep.Passed = c.rep.Passed && run.Valid()
-	c.rep.Runs = append(c.rep.Runs, outcome(run, rows))
+	out := outcome(run, rows)
+	if on != ladder.Llama {
+		out.Profile = c.profile
+	}
+	c.rep.Runs = append(c.rep.Runs, out)
 	return nil
+}
+
+// adopt makes the profile that simulator and mock take their time from at a load. It is fitted to all calibrations and to the steps
+// in which the real engine served the other loads: never to those that it is compared with.
+func (c *comparison) adopt(load float64) error {
+	c.profile = c.rep.Profile
+	if c.rep.Calibration != nil {
+		r := *c.rep.Calibration
+		steps := slices.Clone(c.steps)
+		for _, other := range c.o.Loads {
+			if other != load {
+				steps = append(steps, c.seen[other]...)
+			}
+		}
+		if err := r.Refit(steps); err != nil {
+			return err
+		}
+		c.profile = r.Profile
+	}
+	return c.write()
+}
+
+// write puts the profile where the mock reads it.
+func (c *comparison) write() error {
+	b, err := c.profile.Encode()
+	if err != nil {
+		return err
+	}
+	if c.file, err = filepath.Abs(filepath.Join(c.dir, "profile.json")); err != nil {
+		return fmt.Errorf("fidelity: %w", err)
+	}
+	if err := os.WriteFile(c.file, b, 0o644); err != nil {
+		return fmt.Errorf("fidelity: %w", err)
+	}
+	return nil
+}
+
+// heed keeps the steps of an engine that serves a load.
+func (c *comparison) heed(load float64) func(*schema.Step) {
+	return func(s *schema.Step) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.seen[load] = append(c.seen[load], calibrate.Step{Prefill: int(s.PrefillTokens), Decodes: int(s.DecodeBatch), Context: int(s.ContextTokens), Took: s.Duration})
+	}
 }
 
 func (c *comparison) tell(format string, args ...any) {
@@ -123,8 +180,7 @@ func (c *comparison) tell(format string, args ...any) {
 	}
 }
 
-// calibrate makes the profile, if a real engine is there to make it of, and writes it where the mock reads it. Called again it
-// fits the steps of all calibrations: a machine's speed drifts, and those between the runs tell what it was during them.
+// calibrate makes the profile, if a real engine is there to make it of. Called again it fits the steps of all calibrations: a machine's speed drifts, and those between the runs tell what it was during them.
 func (c *comparison) calibrate(ctx context.Context) error {
 	o := c.o
 	if slices.Contains(o.On, ladder.Llama) {
@@ -144,17 +200,8 @@ func (c *comparison) calibrate(ctx context.Context) error {
 		r.Steps = nil
 		c.rep.Calibration, c.rep.Profile = r, r.Profile
 	}
-	b, err := c.rep.Profile.Encode()
-	if err != nil {
-		return err
-	}
-	if c.file, err = filepath.Abs(filepath.Join(c.dir, "profile.json")); err != nil {
-		return fmt.Errorf("fidelity: %w", err)
-	}
-	if err := os.WriteFile(c.file, b, 0o644); err != nil {
-		return fmt.Errorf("fidelity: %w", err)
-	}
-	return nil
+	c.profile = c.rep.Profile
+	return c.write()
 }
 
 // scale asks the simulator what the engine can do, and what a request takes that is alone.
@@ -205,7 +252,7 @@ func (c *comparison) single(ctx context.Context, on, arrivals string, load, rate
 	if load > 0 {
 		arrivals = o.Arrivals
 	}
-	l := &c.rep.Profile.Limits
+	l := &c.profile.Limits
 	arm := ladder.Arm{Name: "fidelity"}
 	for _, s := range []struct {
 		flag  string
@@ -228,9 +275,13 @@ func (c *comparison) single(ctx context.Context, on, arrivals string, load, rate
 	if c.rep.SLO > 0 {
 		d.SLO = &record.SLO{E2E: c.rep.SLO}
 	}
+	var step func(*schema.Step)
+	if on == ladder.Llama {
+		step = c.heed(load)
+	}
 	return ladder.Single(ctx, ladder.Options{
-		Definition: d, On: on, Dir: c.dir, ModelDir: o.ModelDir, Executable: o.Executable, Version: o.Version, Log: o.Log,
-		Profile: func(string) (*profile.Profile, error) { return c.rep.Profile, nil },
+		Step: step, Definition: d, On: on, Dir: c.dir, ModelDir: o.ModelDir, Executable: o.Executable, Version: o.Version, Log: o.Log,
+		Profile: func(string) (*profile.Profile, error) { return c.profile, nil },
 	}, ladder.Job{ID: fmt.Sprintf("%s-%s-%g-%.3g", on, arrivals, load, rate), Arm: arm.Name, Load: load, Rate: rate, Seed: o.Seed})
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/stat"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/schema"
 )
 
 // ErrConfig is returned for options that contradict each other or the definition.
@@ -42,6 +43,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Progress, if not nil, is called before the first run and after each.
 	Progress func(Progress)
+	// Step, if not nil, hears of every engine step of a run on services, in order and from one goroutine at a time.
+	Step func(*schema.Step)
 }
 
 // Progress is how far a ladder is.

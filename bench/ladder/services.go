@@ -14,6 +14,8 @@ import (
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/streams"
 )
 
 // ErrEngine is returned for an engine that started and then failed by itself: it did not answer the first request, or was
@@ -39,6 +41,7 @@ type services struct {
 	sum        string // of the profile
 	executable string
 	log        *slog.Logger
+	step       func(*schema.Step) // nil: nobody wants to hear of steps
 }
 
 func openMock(o *Options, p *profile.Profile) (*services, error) {
@@ -47,7 +50,7 @@ func openMock(o *Options, p *profile.Profile) (*services, error) {
 		return nil, err
 	}
 	sum, err := p.SHA256()
-	return &services{workload: o.Definition.Workload, vocab: vocab, profile: p.Name, sum: sum, executable: o.Executable, log: o.Log,
+	return &services{workload: o.Definition.Workload, vocab: vocab, profile: p.Name, sum: sum, executable: o.Executable, log: o.Log, step: o.Step,
 		args:    append([]string{"--backend=mock", "--mock-profile=" + o.Definition.Profile}, sizes(p)...),
 		gateway: []string{"--backend=openai", "--tokenizer=mock"}}, err
 }
@@ -61,7 +64,7 @@ func openLlama(ctx context.Context, o *Options) (*services, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &services{workload: o.Definition.Workload, vocab: vocab, served: &model, executable: o.Executable, log: o.Log,
+	return &services{workload: o.Definition.Workload, vocab: vocab, served: &model, executable: o.Executable, log: o.Log, step: o.Step,
 		args:    []string{"--backend=llama", "--model=" + file, "--threads=" + strconv.Itoa(o.Definition.Threads)},
 		gateway: []string{"--backend=openai", "--model=" + file}}, nil
 }
@@ -80,13 +83,26 @@ type front struct {
 	engine  *pipeline.Pipeline
 	gateway *pipeline.Pipeline // nil: none
 	client  *load.Client
+	steps   *streams.Client // nil: nobody wants to hear of them
 }
 
 // start starts an arm. It must be stopped.
 func (e *services) start(ctx context.Context, s *setup) (f *front, err error) {
 	f = &front{args: slices.Concat(e.args, s.arm.Args)}
+	var nats string
+	if e.step != nil {
+		if nats, err = pipeline.FreeAddr(); err != nil {
+			return nil, err
+		}
+		f.args = append(f.args, "--nats-listen="+nats, "--worker-step-sample=1")
+	}
 	if f.engine, err = pipeline.Start(ctx, pipeline.Options{Executable: e.executable, Args: f.args, Log: e.log}); err != nil {
 		return nil, err
+	}
+	if e.step != nil {
+		if err := f.hear(ctx, nats, e.step, e.log); err != nil {
+			return nil, errors.Join(err, f.stop())
+		}
 	}
 	url := f.engine.URL
 	if s.arm.Gateway != nil {
@@ -105,11 +121,26 @@ func (e *services) start(ctx context.Context, s *setup) (f *front, err error) {
 	return f, nil
 }
 
+// hear subscribes to the steps of the engine.
+func (f *front) hear(ctx context.Context, address string, step func(*schema.Step), log *slog.Logger) error {
+	cfg := streams.DefaultConfig()
+	cfg.URL, cfg.Name = "nats://"+address, "ladder"
+	var err error
+	if f.steps, err = streams.Connect(ctx, cfg, nil, log, nil); err != nil {
+		return err
+	}
+	_, err = f.steps.SubscribeSteps(step)
+	return err
+}
+
 func (f *front) stop() error {
 	if f.client != nil {
 		f.client.Close()
 	}
 	var err error
+	if f.steps != nil {
+		f.steps.Close()
+	}
 	if f.gateway != nil {
 		err = f.gateway.Stop()
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/pipeline/pipelinetest"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/schema"
 )
 
 func TestMain(m *testing.M) {
@@ -136,5 +137,25 @@ profile: ` + file))
 	again, err := ladder.Run(t.Context(), ladder.Options{Definition: d, On: ladder.Mock, Dir: dir, Executable: "nothing is started", Version: "test", TrustBuild: true, Profile: open, Log: slog.New(slog.DiscardHandler)})
 	if err != nil || !again.Runs[8].Kept || again.State.Time.After(begin) {
 		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+// Whoever wants to hears of every step: together they have fed each token that was not cached.
+func TestStepsOfARun(t *testing.T) {
+	file, open := quick(t)
+	d, err := ladder.Parse([]byte("name: steps\nworkload: seed\narms: [{name: plain, args: [--no-worker-prefix-cache]}]\nloads: [1]\nseeds: [1, 2, 3]\nlength: 1s\ndrain: 30s\nprofile: " + file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fed, steps := int64(0), 0
+	run, rows, err := ladder.Single(t.Context(), ladder.Options{
+		Definition: d, On: ladder.Mock, Dir: t.TempDir(), Executable: pipelinetest.Executable(t), Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Profile: open, Step: func(s *schema.Step) { fed, steps = fed+int64(s.PrefillTokens), steps+1 },
+	}, ladder.Job{ID: "one", Arm: "plain", Rate: 8, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) == 0 || steps < len(rows) || fed < run.PromptTokens || run.PromptTokens == 0 {
+		t.Errorf("%d requests with %d tokens in %d steps, which fed %d", len(rows), run.PromptTokens, steps, fed)
 	}
 }

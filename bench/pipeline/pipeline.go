@@ -40,7 +40,7 @@ type Pipeline struct {
 
 // Start starts every service in a child process with a state of its own, and returns when it takes requests.
 func Start(ctx context.Context, o Options) (*Pipeline, error) {
-	ops, err := freeAddr()
+	ops, err := FreeAddr()
 	if err != nil {
 		return nil, err
 	}
@@ -81,8 +81,8 @@ func (u *Pipeline) Stop() error {
 // Flag is one argument with a number.
 func Flag(name string, value int) []string { return []string{"--" + name, strconv.Itoa(value)} }
 
-// freeAddr returns a loopback address that nobody listens on now.
-func freeAddr() (string, error) {
+// FreeAddr returns a loopback address that nobody listens on now.
+func FreeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("pipeline: finding a free port: %w", err)
