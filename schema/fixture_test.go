@@ -95,7 +95,7 @@ func fixtures() map[string]Body {
 			Running: []SequenceState{{Request: idA, Tenant: "acme", Kind: KindChat, Class: Guaranteed, PromptTokens: 500, PrefillTokens: 244, OutputTokens: 17, CapTokens: 256,
 				Age: 40 * time.Millisecond, Budget: 1960 * time.Millisecond, TTFTBudget: 460 * time.Millisecond}},
 			Settings: &EngineSettings{Fingerprint: "b6a1f0c2", Profile: json.RawMessage(`{"version":1}`), Plan: json.RawMessage(`{}`)},
-			Prefixes: &PrefixDigest{Key: 9_182_736_455, PageTokens: 16, Bits: []byte{0, 255, 1}, Hashes: 2},
+			Prefixes: &PrefixDigest{Key: 9_182_736_455, PageTokens: 16, Bits: []byte{0, 255, 1}, Hashes: 2, Shared: true},
 		},
 		"pool_state": &PoolState{
 			V: 1, Pool: "default", Epoch: 4711, Interval: 250 * time.Millisecond, RequestSeq: 1_000_001,

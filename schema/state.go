@@ -63,6 +63,8 @@ type PrefixDigest struct {
 	PageTokens int32  `json:"page_tokens"`
 	Bits       []byte `json:"bits"`
 	Hashes     int32  `json:"hashes"` // bits of each prefix, ≥ 1
+	// Shared prefixes serve every tenant; otherwise each has only its own.
+	Shared bool `json:"shared,omitempty"`
 }
 
 // PoolState is what waits for a pool's workers, on state.pool.<pool>: after changes, and at least once an interval.
