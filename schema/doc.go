@@ -21,6 +21,9 @@
 //	        cancelled | failed [whoever owns the state: scheduler while queued, worker after]  ▼
 //	                                                                              finished [worker]   terminal
 //
+// model_published, model_rejected and model_rolled_back [trainer, operator] are of a pool's model of the residual, and of no
+// request.
+//
 // cancel_requested [ingress, scheduler] may come at any time: it is a wish; only the owner of the request's state
 // answers it with cancelled. delivered [ingress] tells what the client saw and how long it took.
 //

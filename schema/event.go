@@ -28,11 +28,16 @@ const (
 	WorkerUp        Type = "worker_up"
 	WorkerDown      Type = "worker_down"
 	Epoch           Type = "epoch"
+
+	// Of a pool's model of the residual; they change no request.
+	ModelPublished  Type = "model_published"   // it is the pool's from now on
+	ModelRejected   Type = "model_rejected"    // the running one stays
+	ModelRolledBack Type = "model_rolled_back" // an earlier one, or none, is the pool's again
 )
 
 // Types lists every event type.
 var Types = []Type{Received, Refused, Admitted, Accepted, Dispatched, PrefillStarted, FirstToken, Preempted, Sealed,
-	Finished, Failed, CancelRequested, Cancelled, Delivered, WorkerUp, WorkerDown, Epoch}
+	Finished, Failed, CancelRequested, Cancelled, Delivered, WorkerUp, WorkerDown, Epoch, ModelPublished, ModelRejected, ModelRolledBack}
 
 // Terminal reports whether an event of this type ends a request.
 func (t Type) Terminal() bool {
@@ -124,7 +129,7 @@ type Event struct {
 	Budget        time.Duration `json:"budget_ns,omitempty"` // deadline left at this event
 	Grace         time.Duration `json:"grace_ns,omitempty"`
 
-	// Reason is the refusal, failure, cancel, down or finish reason, or the outcome, by type.
+	// Reason is the refusal, failure, cancel, down or finish reason, the outcome, or why a model was taken or not, by type.
 	Reason     string        `json:"reason,omitempty"`
 	Message    string        `json:"message,omitempty"`
 	RetryAfter time.Duration `json:"retry_after_ns,omitempty"`
@@ -156,7 +161,7 @@ type Event struct {
 
 	// What was expected of a request when it arrived, and what decided on it: of admitted and refused.
 	Decision      string        `json:"decision,omitempty"`       // the rule that decided; empty: none did
-	Artifact      string        `json:"artifact,omitempty"`       // SHA-256 of the model that predicted; empty: the physics alone
+	Artifact      string        `json:"artifact,omitempty"`       // SHA-256 of the model that predicted, or that the event is of; empty: the physics alone
 	TTFTBudget    time.Duration `json:"ttft_budget_ns,omitempty"` // objective of the first token, from the arrival
 	Predicted     time.Duration `json:"predicted_ns,omitempty"`   // median of the E2E latency
 	PredictedTTFT time.Duration `json:"predicted_ttft_ns,omitempty"`
@@ -174,7 +179,7 @@ type Event struct {
 }
 
 // DedupID is the event's identity, for JetStream's duplicate window: <request>.<attempt>.<type>.<ordinal>, with the
-// worker in the request's place for worker events. Where more than one service may write the type, .<source> follows:
+// worker in the request's place for worker events, and pool and time for those of models. Where more than one service may write the type, .<source> follows:
 // a lost worker's late finished, which is not believed, must not make the stream drop the scheduler's own. Epoch events
 // have none: each is another.
 func (e *Event) DedupID() string {
@@ -182,6 +187,8 @@ func (e *Event) DedupID() string {
 	switch e.Type {
 	case Epoch:
 		return ""
+	case ModelPublished, ModelRejected, ModelRolledBack: // a trainer may come to the same model twice
+		subject = e.Pool + "." + strconv.FormatInt(e.Time, 10)
 	case WorkerUp:
 		subject = string(e.Worker)
 	case WorkerDown:
@@ -216,6 +223,7 @@ const (
 	needReason
 	needTenant
 	needRequestSeq
+	needArtifact
 )
 
 var rules = map[Type]need{
@@ -236,6 +244,9 @@ var rules = map[Type]need{
 	WorkerUp:        needWorker | needPool,
 	WorkerDown:      needWorker | needPool | needReason,
 	Epoch:           needPool,
+	ModelPublished:  needPool | needArtifact | needReason,
+	ModelRejected:   needPool | needArtifact | needReason,
+	ModelRolledBack: needPool | needReason,
 }
 
 // MaxClientRequest is the longest client_request_id, in bytes.
@@ -274,6 +285,8 @@ func (e *Event) Validate() error {
 		return bad("reason", e.Reason)
 	case n&needRequestSeq != 0 && e.RequestSeq == 0:
 		return bad("request_seq", e.RequestSeq)
+	case n&needArtifact != 0 && e.Artifact == "":
+		return bad("artifact", e.Artifact)
 	}
 	counts := int64(e.PromptTokens | e.CachedTokens | e.MaxTokens | e.OutputTokens | e.ResumeTokens | e.QueueDepth | e.Slots | e.KVPages | e.ContextTokens)
 	times := e.Grace | e.RetryAfter | e.QueueTime | e.PrefillTime | e.DecodeTime | e.TTFT | e.E2E |

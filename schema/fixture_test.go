@@ -186,15 +186,20 @@ func eventFixture(typ Type) Event {
 		e.Source, e.Worker, e.Pool, e.Reason, e.Epoch = "sched-1", "w-51", "default", string(DownLost), 4711
 	case Epoch:
 		e.Source, e.Pool = "sched-1", "default"
+	case ModelPublished, ModelRejected, ModelRolledBack:
+		e.Source, e.Pool = "trainer-1", "default"
+		e.Artifact, e.Reason, e.Message = artifactFixture, "not_worse", "bounds by 0.93 of the running model's, coverage 0.952"
 	}
 	return e
 }
+
+const artifactFixture = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // decided returns an event of the type with what decided on its request.
 func decided(typ Type, rule string) *Event {
 	e := eventFixture(typ)
 	e.Request = idB
-	e.Decision, e.Artifact = rule, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	e.Decision, e.Artifact = rule, artifactFixture
 	e.TTFTBudget, e.Predicted, e.PredictedTTFT = 500*time.Millisecond, 1100*time.Millisecond, 52*time.Millisecond
 	e.Bound, e.BoundLevel, e.Meet, e.Gain = 1600*time.Millisecond, 0.95, 0.97, 0.94
 	e.Cost, e.Lambda, e.Propensity, e.Physics = 31*time.Millisecond, 2.5, 1, 1050*time.Millisecond

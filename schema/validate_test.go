@@ -132,6 +132,7 @@ func TestValidateEvent(t *testing.T) {
 		{needTenant, "tenant", func(e *Event) { e.Tenant = "" }},
 		{needReason, "reason", func(e *Event) { e.Reason = "" }},
 		{needRequestSeq, "request_seq", func(e *Event) { e.RequestSeq = 0 }},
+		{needArtifact, "artifact", func(e *Event) { e.Artifact = "" }},
 		{0, "time_ns", func(e *Event) { e.Time = 0 }},
 		{0, "time_ns", func(e *Event) { e.Time = -1 }},
 		{0, "source", func(e *Event) { e.Source = "" }},
