@@ -77,6 +77,9 @@ func (s *columnSet) int64(name string) *values[int64]   { return register[int64]
 func (s *columnSet) int32(name string) *values[int32]   { return register[int32](s, name, "Int32") }
 func (s *columnSet) uint64(name string) *values[uint64] { return register[uint64](s, name, "UInt64") }
 func (s *columnSet) uint32(name string) *values[uint32] { return register[uint32](s, name, "UInt32") }
+func (s *columnSet) float32(name string) *values[float32] {
+	return register[float32](s, name, "Float32")
+}
 func (s *columnSet) time(name string) *values[time.Time] {
 	return register[time.Time](s, name, timeType)
 }
@@ -150,6 +153,13 @@ type eventBlock struct {
 	backend, fingerprint                          *values[string]
 	slots, kvPages, contextTokens                 *values[int32]
 	payload                                       *values[[]byte]
+	decision, artifact                            *values[string]
+	ttftBudget, predicted, predictedTTFT, bound   *values[int64]
+	boundLevel, meet, gain                        *values[float32]
+	cost                                          *values[int64]
+	lambda, propensity                            *values[float32]
+	physics                                       *values[int64]
+	features                                      *values[[]float32]
 }
 
 // newEventBlock returns an empty block; streamID goes into every row.
@@ -177,6 +187,12 @@ func newEventBlock(streamID string) block {
 	b.backend, b.fingerprint = b.text("backend"), b.text("fingerprint")
 	b.slots, b.kvPages, b.contextTokens = b.int32("slots"), b.int32("kv_pages"), b.int32("context_tokens")
 	b.payload = register[[]byte](&b.columnSet, "payload", "String")
+	b.decision, b.artifact = b.text("decision"), b.text("artifact")
+	b.ttftBudget, b.predicted, b.predictedTTFT = b.int64("ttft_budget_ns"), b.int64("predicted_ns"), b.int64("predicted_ttft_ns")
+	b.bound, b.boundLevel = b.int64("bound_ns"), b.float32("bound_level")
+	b.meet, b.gain, b.cost, b.lambda = b.float32("meet"), b.float32("gain"), b.int64("cost_ns"), b.float32("lambda")
+	b.propensity, b.physics = b.float32("propensity"), b.int64("physics_ns")
+	b.features = register[[]float32](&b.columnSet, "features", "Array(Float32)")
 	return b
 }
 
@@ -232,6 +248,20 @@ func (b *eventBlock) add(p place, body []byte) error {
 	b.kvPages.add(e.KVPages)
 	b.contextTokens.add(e.ContextTokens)
 	b.payload.add(body)
+	b.decision.add(e.Decision)
+	b.artifact.add(e.Artifact)
+	b.ttftBudget.add(int64(e.TTFTBudget))
+	b.predicted.add(int64(e.Predicted))
+	b.predictedTTFT.add(int64(e.PredictedTTFT))
+	b.bound.add(int64(e.Bound))
+	b.boundLevel.add(e.BoundLevel)
+	b.meet.add(e.Meet)
+	b.gain.add(e.Gain)
+	b.cost.add(int64(e.Cost))
+	b.lambda.add(e.Lambda)
+	b.propensity.add(e.Propensity)
+	b.physics.add(int64(e.Physics))
+	b.features.add(e.Features) // made by Decode: the next event has others
 	return nil
 }
 
