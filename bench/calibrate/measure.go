@@ -12,26 +12,6 @@ import (
 	"github.com/cadence-slo/cadence/worker/batch"
 )
 
-// Step is one step of an engine: what was in it, and how long the engine took.
-type Step struct {
-	Prefill int           `json:"prefill_tokens"`
-	Decodes int           `json:"decodes"`
-	Context int           `json:"context_tokens"` // held by the step's sequences after it
-	Took    time.Duration `json:"took_ns"`
-}
-
-// Kind is what a step is made of: prefill, decode or mixed.
-func (s *Step) Kind() string {
-	switch {
-	case s.Decodes == 0:
-		return "prefill"
-	case s.Prefill == 0:
-		return "decode"
-	default:
-		return "mixed"
-	}
-}
-
 // job is one sequence of an experiment. It joins before the step of that number.
 type job struct {
 	join           int

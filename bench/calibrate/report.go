@@ -13,6 +13,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/printer"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/predictor/profile/fit"
 )
 
 // Report is what a calibration found.
@@ -75,16 +76,16 @@ func Run(ctx context.Context, e EngineOptions, o Options, name, version string, 
 // Refit fits the profile to steps, which it keeps: those of several calibrations of the same engine, for instance. The report is
 // unchanged after an error.
 func (r *Report) Refit(steps []Step) error {
-	fit, err := Fit(steps, r.Options.Batches, r.Options.Seed)
+	cost, err := fit.Cost(steps, r.Options.Batches, r.Options.Seed)
 	if err != nil {
 		return err
 	}
 	p := *r.Profile
-	p.Cost, p.Fit = fit.Cost, &fit.Fit
+	p.Cost, p.Fit = cost.Cost, &cost.Fit
 	if err := p.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrFit, err)
 	}
-	r.Profile, r.Disturbed, r.Kinds, r.Steps, r.Cells = &p, fit.Disturbed, fit.Kinds, steps, cells(steps, r.Options.Chunks, &p)
+	r.Profile, r.Disturbed, r.Kinds, r.Steps, r.Cells = &p, cost.Disturbed, cost.Kinds, steps, cells(steps, r.Options.Chunks, &p)
 	return nil
 }
 
@@ -103,8 +104,8 @@ func cells(steps []Step, chunks []int, p *profile.Profile) []Cell {
 		for _, s := range groups[key] {
 			took, context = append(took, float64(s.Took)), append(context, float64(s.Context))
 		}
-		c := Cell{Prefill: key[0], Decodes: key[1], Steps: len(took), Context: int(quantile(context, 0.5)),
-			Measured: time.Duration(quantile(took, 0.5)), P95: time.Duration(quantile(took, 0.95))}
+		c := Cell{Prefill: key[0], Decodes: key[1], Steps: len(took), Context: int(fit.Quantile(context, 0.5)),
+			Measured: time.Duration(fit.Quantile(took, 0.5)), P95: time.Duration(fit.Quantile(took, 0.95))}
 		c.Predicted = p.Step(c.Prefill, c.Decodes, c.Context)
 		out = append(out, c)
 	}
