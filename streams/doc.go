@@ -7,6 +7,7 @@
 //   - EVENTS: the lifecycle, the truth. Writers deduplicate by event id; a scheduler's appends are fenced by its epoch.
 //   - STEPS, TOKENS: regenerable, published without waiting; TOKENS lets a gap or a reconnect be filled.
 //   - DLQ: what could not be read, once each.
+//   - MODELS: files of models by SHA-256, and each pool's pointer to its present one, moved by compare-and-swap.
 //
 // Core subjects (dispatch, cancel, seal, state) are not stored: what matters of them is an event first.
 //
