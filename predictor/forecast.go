@@ -69,7 +69,8 @@ func (f *Forecast) At(tokens float64) float64 {
 }
 
 // Cost is how much longer the engine works because of a new request that ends after so many tokens, in ns. It counts, step by
-// step, what the request adds to the steps that it is in, and all of a step that it is alone in.
+// step, what the request adds to the steps that it is in, and all of a step that it is alone in; and if another is preempted that would not
+// be without it, from then on all that the engine works more.
 func (f *Forecast) Cost(tokens float64) float64 {
 	return f.knot(tokens).Cost
 }
@@ -113,6 +114,7 @@ func (f *Forecast) Simulate(e *Engine, n *Sequence, l Lengths) error {
 	f.run.begin(&f.plan, e, n, l)
 	f.limit = f.run.jobs[f.others].more
 	f.run.forecast(&f.plan, &f.fork)
+	f.fork.without = &f.run
 	f.fork.forecast(&f.plan, nil)
 	f.read()
 	return nil
@@ -136,9 +138,15 @@ func (f *Forecast) read() {
 	if len(f.Curve) == 0 { // the state was too odd
 		f.Curve = append(f.Curve, Knot{Tokens: 1, At: f.fork.now, Cost: f.fork.busy})
 	}
+	last := len(f.Curve) - 1
+	// What others compute again, and without company, is in no step that the request is in.
+	again := max(0, f.BusyWith-f.Busy-f.Curve[last].Cost)
 	for i := range f.Curve {
 		k := &f.Curve[i]
 		k.At += f.exit
+		if f.fork.forces && i >= min(f.fork.forced, last) {
+			k.Cost += again
+		}
 		k.Cost = max(k.Cost, 1)
 	}
 }

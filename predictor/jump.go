@@ -284,8 +284,11 @@ func (r *run) attribute(p *plan, prefill, decodes int, context, growth, n, took 
 		return false
 	}
 	if j.left > 0 {
-		k := len(r.prefill) - 1 // it was admitted last
-		if k < 0 || k >= len(r.shares) || r.prefill[k] != int32(r.own) || r.shares[k] == 0 {
+		k := len(r.prefill) - 1 // it was admitted last, but for those that were preempted after it
+		for k >= 0 && r.prefill[k] != int32(r.own) {
+			k--
+		}
+		if k < 0 || k >= len(r.shares) || r.shares[k] == 0 {
 			return false
 		}
 		a := r.shares[k]
@@ -327,6 +330,9 @@ func (r *run) preempt(p *plan, i int32) {
 	j := &r.jobs[i]
 	j.spare++
 	held := j.held
+	if r.without != nil && !r.forces && int(i) != r.own && j.spare > r.without.jobs[i].spare {
+		r.forces, r.forced = true, len(r.curve)
+	}
 	for k, d := range r.decode {
 		if d.job != i {
 			continue

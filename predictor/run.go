@@ -67,6 +67,9 @@ type run struct {
 	nobody   bool    // waits
 	busy     float64
 	cost     float64 // of the new request
+	without  *run    // the one without the new request, of the one with it; nil while that is not over
+	forces   bool    // another gives way that would not without it
+	forced   int     // knots of the curve before the first that does
 	steps    int     // jumps
 }
 

@@ -160,6 +160,11 @@ func (a *Artifact) validate() error {
 	if n, m := len(a.Header.Features), a.Model.Features(); n != m {
 		return fmt.Errorf("%w: features are %d, the model has %d", ErrInvalid, n, m)
 	}
+	for i, f := range a.Header.Features {
+		if s := a.Model.Sign(i); s != f.Sign {
+			return fmt.Errorf("%w: features[%d].sign is %+d, the model keeps %+d", ErrInvalid, i, f.Sign, s)
+		}
+	}
 	if err := a.Calibration.validate(); err != nil {
 		return err
 	}

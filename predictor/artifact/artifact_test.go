@@ -37,7 +37,7 @@ func sample(t fataler, seed uint64, features, groups, classes int) *artifact.Art
 		d.Labels = append(d.Labels, label)
 	}
 	params := gbm.DefaultParams(0.5)
-	params.Rounds, params.Leaves = 3, 3
+	params.Rounds, params.Leaves, params.Monotone = 3, 3, feature.Signs()[:features]
 	m, _, err := gbm.Train(d, gbm.Data{}, params, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -210,6 +210,7 @@ func TestEncodeRefuses(t *testing.T) {
 		"feature missing":    {func(a *artifact.Artifact) { a.Header.Features = a.Header.Features[:2] }, "features"},
 		"feature twice":      {func(a *artifact.Artifact) { a.Header.Features[1] = a.Header.Features[0] }, "features[1].name"},
 		"sign":               {func(a *artifact.Artifact) { a.Header.Features[2].Sign = 2 }, "features[2].sign"},
+		"sign of the model":  {func(a *artifact.Artifact) { a.Header.Features[2].Sign = 0 }, "features[2].sign"},
 		"kept more":          {func(a *artifact.Artifact) { a.Header.Strata[0].Kept = 101 }, "strata[0].kept"},
 		"share above 1":      {func(a *artifact.Artifact) { a.Header.Coverage[0].High = 1.5 }, "coverage[0]"},
 		"decile":             {func(a *artifact.Artifact) { a.Header.Coverage[1].Group.Decile = 10 }, "coverage[1]"},
@@ -293,7 +294,7 @@ func TestCompatible(t *testing.T) {
 
 // FuzzDecode: no bytes make Decode panic, whether or not their hash is right; what it takes is encoded and read again as it was.
 //
-//	go test -run ^$ -fuzz FuzzDecode -fuzztime 1m ./predictor/artifact
+//	go test -run ^$ -fuzz FuzzDecode -fuzztime 1m -fuzzminimizetime 0x ./predictor/artifact
 func FuzzDecode(f *testing.F) {
 	for _, a := range []*artifact.Artifact{sample(f, 6, 1, 0, 0), sample(f, 7, 3, 2, 1)} {
 		b := encode(f, a)

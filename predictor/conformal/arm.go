@@ -10,7 +10,8 @@ const (
 	Overdue
 	// Settled: a row that was given as Overdue has ended; Score replaces the lower bound.
 	Settled
-	// Dropped: the client left before the bound had passed. Score is a lower bound; arms ignore the row.
+	// Dropped: the client left before the bound had passed. Score is a lower bound. Arms do not learn from it; of one that
+	// was given as Overdue they know that nothing follows.
 	Dropped
 )
 

@@ -70,6 +70,9 @@ func drawRows(t *rapid.T, max int) []Row {
 		feed = append(feed, r)
 		if len(open) > 0 && rapid.Bool().Draw(t, "settle") {
 			k := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+			if rapid.IntRange(0, 4).Draw(t, "leaves") == 0 {
+				open[k].Stage, open[k].Score = Dropped, min(open[k].Score, 1)
+			}
 			feed = append(feed, open[k])
 			open = slices.Delete(open, k, k+1)
 		}
@@ -106,11 +109,21 @@ func TestWindowAgainstAList(t *testing.T) {
 			}
 			switch r.Stage {
 			case Done, Overdue:
+				if len(list) == size {
+					// Those that are open stay, unless all are.
+					for k := 0; k < size && list[0].Stage == Overdue; k++ {
+						list = append(list[1:], list[0])
+					}
+					list = list[1:]
+				}
 				list = append(list, r)
-				list = list[max(0, len(list)-size):]
 			case Settled:
 				if i := slices.IndexFunc(list, func(o Row) bool { return o.ID == r.ID }); i >= 0 {
 					list[i] = r
+				}
+			case Dropped:
+				if i := slices.IndexFunc(list, func(o Row) bool { return o.ID == r.ID }); i >= 0 {
+					list[i].Stage = Done
 				}
 			}
 			if a.Len() != len(list) {
@@ -134,6 +147,58 @@ func TestWindowAgainstAList(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A row that is overdue waits to be judged however many come after it, and one that its client left makes room.
+func TestOverdueRowsAreNotEvicted(t *testing.T) {
+	const alpha, eta = 0.1, 0.5
+	a := must(NewSFOGD(alpha, 1, SFOGDConfig{Eta: eta, Discount: 1}, 4, nil))
+	observe := func(r Row) (moved float64) {
+		before, _ := a.Quantile()
+		if err := a.Observe(r); err != nil {
+			t.Fatal(err)
+		}
+		q, _ := a.Quantile()
+		return q - before
+	}
+	if d := observe(Row{ID: 1, Score: 0.5, Stage: Overdue}) + observe(Row{ID: 2, Score: 0.5, Stage: Overdue}); d != 0 {
+		t.Fatalf("rows that the present quantile covers so far moved it by %v", d)
+	}
+	for i := range 20 {
+		observe(Row{ID: uint64(10 + i), Score: -1})
+	}
+	if d := observe(Row{ID: 1, Score: 9, Stage: Settled}); d <= 0 {
+		t.Errorf("a miss that settles after 20 rows moves the quantile by %v", d)
+	}
+	if d := observe(Row{ID: 2, Score: 0.5, Stage: Dropped}); d != 0 {
+		t.Errorf("one whose client left moves the quantile by %v", d)
+	}
+	if d := observe(Row{ID: 2, Score: 9, Stage: Settled}); d != 0 || a.Len() != 4 {
+		t.Errorf("and settles by %v, with %d rows", d, a.Len())
+	}
+}
+
+// Anchored, the quantile is the split one of the rows held; without enough of them it stays.
+func TestAnchor(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 9))
+	for _, n := range []int{0, 8, 9, 50, 300} {
+		rows := normalRows(rng, n, 0, 1)
+		a := must(NewSFOGD(0.1, 7, DefaultSFOGD(0.1), 100, rows))
+		want, ok := 7.0, false
+		scores := make([]float64, 0, n)
+		for _, r := range rows[max(0, n-100):] {
+			scores = append(scores, r.Score)
+		}
+		if q, err := must(NewSplit(scores)).Quantile(0.1); err == nil {
+			want, ok = q, true
+		}
+		if got := a.Anchor(); got != ok || ok != (n >= 9) {
+			t.Errorf("%d rows: anchored %v", n, got)
+		}
+		if q, _ := a.Quantile(); q != want {
+			t.Errorf("%d rows: quantile %v, want %v", n, q, want)
+		}
+	}
 }
 
 // A level that errs is one that is at or above the row's p-value: the two ways of judging agree.

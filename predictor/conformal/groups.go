@@ -24,6 +24,27 @@ func NewGroups(alpha float64, all Arm, newArm func(g Group, q float64, ok bool) 
 	return &Groups{need: MinRows(alpha), all: all, own: map[Group]Arm{}, newArm: newArm}, nil
 }
 
+// Need raises the number of rows from which a group speaks for itself to rows, if that is more; it never falls.
+func (m *Groups) Need(rows int) { m.need = max(m.need, rows) }
+
+// GroupedRow is a row and its group.
+type GroupedRow struct {
+	Group Group
+	Row   Row
+}
+
+// Regroup forgets the groups' arms and makes them anew of rows, oldest first; the marginal stays as it is. Errors are those of Observe;
+// the rows from the one in error on are missing then.
+func (m *Groups) Regroup(rows []GroupedRow) error {
+	clear(m.own)
+	for i := range rows {
+		if err := m.observe(rows[i].Group, rows[i].Row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Quantile is the group's, or with own false the marginal's. ok is false if there is no bound at this level now. See Arm.
 func (m *Groups) Quantile(g Group) (q float64, own, ok bool) {
 	if a := m.own[g]; a != nil && a.Len() >= m.need {
@@ -37,6 +58,14 @@ func (m *Groups) Quantile(g Group) (q float64, own, ok bool) {
 // Observe gives a row to its group's arm and to the marginal one. Errors are those of Arm.Observe and of making an arm; on an error
 // of the score both are unchanged.
 func (m *Groups) Observe(g Group, r Row) error {
+	if err := m.observe(g, r); err != nil {
+		return err
+	}
+	return m.all.Observe(r)
+}
+
+// observe gives a row to its group's arm, which is made if there is none.
+func (m *Groups) observe(g Group, r Row) error {
 	a := m.own[g]
 	if a == nil {
 		q, ok := m.all.Quantile()
@@ -46,10 +75,7 @@ func (m *Groups) Observe(g Group, r Row) error {
 		}
 		m.own[g] = a
 	}
-	if err := a.Observe(r); err != nil {
-		return err
-	}
-	return m.all.Observe(r)
+	return a.Observe(r)
 }
 
 // Marginal is the arm over all rows. It is owned by Groups.

@@ -188,3 +188,42 @@ func TestGroupsOnline(t *testing.T) {
 		t.Error("arms of groups")
 	}
 }
+
+// Regrouped, groups are what they would be if they had seen just these rows; the marginal is what it was.
+func TestRegroup(t *testing.T) {
+	newArm := func(_ Group, q float64, _ bool) (Arm, error) {
+		return NewSFOGD(0.1, q, DefaultSFOGD(0.1), 50, nil)
+	}
+	all := must(NewRolling(0.1, 100, normalRows(rand.New(rand.NewPCG(3, 3)), 100, 0, 1)))
+	m := must(NewGroups(0.1, all, newArm))
+	rng := rand.New(rand.NewPCG(4, 4))
+	for _, r := range normalRows(rng, 30, 5, 1) {
+		if err := m.Observe(Group{Class: 1}, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := all.Export()
+	var rows []GroupedRow
+	for i, r := range normalRows(rng, 40, 2, 1) {
+		rows = append(rows, GroupedRow{Group{Decile: uint8(i % 2)}, r})
+	}
+	if err := m.Regroup(rows); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(all.Export(), before) {
+		t.Error("the marginal has changed")
+	}
+	if m.Arm(Group{Class: 1}) != nil || m.Arm(Group{}).Len() != 20 || m.Arm(Group{Decile: 1}).Len() != 20 {
+		t.Errorf("groups are not those of the rows: %+v", m.Export().Groups)
+	}
+	if _, own, ok := m.Quantile(Group{}); !own || !ok {
+		t.Error("20 rows are enough at 0.9")
+	}
+	m.Need(21)
+	if _, own, _ := m.Quantile(Group{}); own {
+		t.Error("20 rows speak where 21 are needed")
+	}
+	if err := m.Regroup([]GroupedRow{{Row: Row{Score: math.NaN()}}}); !errors.Is(err, ErrValue) {
+		t.Errorf("a score of NaN: %v", err)
+	}
+}

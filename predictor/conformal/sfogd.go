@@ -76,6 +76,16 @@ func (a *SFOGD) Observe(r Row) error {
 	return nil
 }
 
+// Anchor moves the quantile to the split conformal one of the recent rows, of which an open one counts with its lower bound, and reports
+// whether they have one at this level. What it has learned of its steps is carried over.
+func (a *SFOGD) Anchor() bool {
+	q, ok := a.rows.at(a.alpha)
+	if ok {
+		a.quantile = q
+	}
+	return ok
+}
+
 // Len is the number of recent rows held.
 func (a *SFOGD) Len() int { return a.rows.n }
 

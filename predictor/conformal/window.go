@@ -53,7 +53,7 @@ func (w *window) take(r Row, q float64, ok bool) (judge bool, err error) {
 	case Settled:
 		i := w.find(r.ID)
 		if i < 0 {
-			return false, nil // it left the window while it was overdue
+			return false, nil // all were open when it left the window
 		}
 		e := &w.ring[i]
 		w.replace(e.score, r.Score)
@@ -62,12 +62,21 @@ func (w *window) take(r Row, q float64, ok bool) (judge bool, err error) {
 		w.open--
 		return judge, nil
 	default:
+		if i := w.find(r.ID); i >= 0 { // no more will be known of it than the lower bound
+			w.ring[i].open = false
+			w.open--
+		}
 		return false, nil
 	}
 }
 
+// push takes the place of the oldest row that has ended. Rows that are still open stay, as the newest but for e: one that left unjudged
+// would be a miss that nobody learned from. Only where all are open does the oldest go.
 func (w *window) push(e kept) {
 	if w.n == len(w.ring) {
+		for k := 0; k < w.n && w.open < w.n && w.ring[w.head].open; k++ {
+			w.head = (w.head + 1) % len(w.ring)
+		}
 		old := &w.ring[w.head]
 		if old.open {
 			w.open--

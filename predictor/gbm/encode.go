@@ -13,14 +13,14 @@ var ErrFormat = errors.New("gbm: format of model")
 // The form, little endian. The hash belongs to the artifact that holds it.
 //
 //	"cgbm" version:u16 features:u16 trees:u32 level:f64 base:f64
-//	per feature: low:f32 high:f32 gain:f64
+//	per feature: low:f32 high:f32 gain:f64 sign:i8
 //	per tree:    nodes:u16, and per node skip:u16, then for a leaf (skip = 0) value:f64 rows:u32, else feature:u16 threshold:f32
 //
 // The children of node k are k+skip and the next; each node but the root is the child of exactly one.
 const (
 	magic      = "cgbm"
-	version    = 1
-	rangeBytes = 4 + 4 + 8
+	version    = 2
+	rangeBytes = 4 + 4 + 8 + 1
 	leafBytes  = 2 + 8 + 4
 	splitBytes = 2 + 2 + 4
 	// The least that a tree takes: one leaf.
@@ -40,6 +40,7 @@ func (m *Model) Encode(b []byte) []byte {
 		b = le.AppendUint32(b, math.Float32bits(m.low[f]))
 		b = le.AppendUint32(b, math.Float32bits(m.high[f]))
 		b = le.AppendUint64(b, math.Float64bits(m.gain[f]))
+		b = append(b, byte(m.signs[f]))
 	}
 	for tree, root := range m.roots {
 		end := m.end(tree)
@@ -58,7 +59,7 @@ func (m *Model) Encode(b []byte) []byte {
 	return b
 }
 
-// Decode returns the model whose form b is, whole. It trusts nothing: what it returns predicts without panic, and memory is
+// Decode returns the model whose form b is, whole. It trusts nothing: what it returns predicts without panic and keeps its signs, and memory is
 // at most a small multiple of len(b). Errors: ErrFormat.
 func Decode(b []byte) (*Model, error) {
 	r := reader{b: b}
@@ -80,13 +81,13 @@ func Decode(b []byte) (*Model, error) {
 	case !(m.level > 0 && m.level < 1) || !finite(m.base):
 		return nil, fmt.Errorf("%w: level %v, constant %v", ErrFormat, m.level, m.base)
 	}
-	m.low, m.high, m.gain = make([]float32, features), make([]float32, features), make([]float64, features)
+	m.low, m.high, m.gain, m.signs = make([]float32, features), make([]float32, features), make([]float64, features), make([]int8, features)
 	for f := range features {
-		low, high, gain := r.f32(), r.f32(), r.f64()
-		if !finite(float64(low)) || !finite(float64(high)) || low > high || !finite(gain) || gain < 0 {
-			return nil, fmt.Errorf("%w: feature %d in [%v, %v], gain %v", ErrFormat, f, low, high, gain)
+		low, high, gain, sign := r.f32(), r.f32(), r.f64(), int8(r.take(1)[0])
+		if !finite(float64(low)) || !finite(float64(high)) || low > high || !finite(gain) || gain < 0 || sign < -1 || sign > 1 {
+			return nil, fmt.Errorf("%w: feature %d in [%v, %v], gain %v, sign %d", ErrFormat, f, low, high, gain, sign)
 		}
-		m.low[f], m.high[f], m.gain[f] = low, high, gain
+		m.low[f], m.high[f], m.gain[f], m.signs[f] = low, high, gain, sign
 	}
 	m.roots = make([]int, 0, trees)
 	// A tree of n leaves has n−1 splits; this many nodes at most are still to come.
@@ -95,6 +96,9 @@ func Decode(b []byte) (*Model, error) {
 	bound := math.Abs(m.base)
 	for i := range trees {
 		largest, err := m.decodeTree(&r)
+		if err == nil && !m.monotone(i) {
+			err = errors.New("a leaf breaks the sign of a feature")
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: tree %d: %w", ErrFormat, i, err)
 		}

@@ -34,6 +34,11 @@ func TestEncodeAndBack(t *testing.T) {
 			!reflect.DeepEqual(back.Importance(), m.Importance()) {
 			t.Fatal("level, features, trees or importance differ")
 		}
+		for f := range features {
+			if back.Sign(f) != m.Sign(f) {
+				t.Fatalf("the sign of feature %d is %d, was %d", f, back.Sign(f), m.Sign(f))
+			}
+		}
 		for row := range d.Rows() {
 			x := rowOf(d, row)
 			if back.Predict(x) != m.Predict(x) || back.Occupancy(x) != m.Occupancy(x) {
@@ -43,18 +48,18 @@ func TestEncodeAndBack(t *testing.T) {
 	})
 }
 
-// small returns the form of a model with one feature, and two trees of two leaves: a header of 28 bytes, a range of 16, and
+// small returns the form of a model with one feature, and two trees of two leaves: a header of 28 bytes, a range of 17, and
 // trees of 38, each a count, a split of 8 and two leaves of 14.
 func small(t testing.TB) []byte {
 	d := gbm.Data{Columns: [][]float32{{1, 2, 3, 4}}, Labels: []float64{1, 2, 3, 4}}
 	p := gbm.DefaultParams(0.5)
-	p.Rounds, p.Leaves, p.MinRows = 2, 2, 1
+	p.Rounds, p.Leaves, p.MinRows, p.Monotone = 2, 2, 1, []int8{1}
 	m, _, err := gbm.Train(d, gbm.Data{}, p, nil)
 	if err != nil || m.Trees() != 2 {
 		t.Fatal(err)
 	}
 	b := m.Encode(nil)
-	if len(b) != 28+16+2*38 {
+	if len(b) != 28+17+2*38 {
 		t.Fatalf("%d bytes", len(b))
 	}
 	return b
@@ -70,7 +75,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
-	const ranges, tree, left, right = 28, 44, 54, 68
+	const ranges, tree, left, right = 28, 45, 55, 69
 	nan32 := binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(math.NaN())))
 	inf64 := binary.LittleEndian.AppendUint64(nil, math.Float64bits(math.Inf(1)))
 	huge := binary.LittleEndian.AppendUint64(nil, math.Float64bits(1.5e308))
@@ -79,7 +84,7 @@ func TestDecodeRefuses(t *testing.T) {
 		with []byte
 	}{
 		"magic":                 {0, []byte{'C'}},
-		"version":               {4, []byte{2}},
+		"version":               {4, []byte{1}},
 		"no feature":            {6, []byte{0}},
 		"many features":         {6, []byte{0xff, 0xff}},
 		"many trees":            {8, []byte{0xff, 0xff, 0xff, 0xff}},
@@ -90,6 +95,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"range":                 {ranges, nan32},
 		"range upside down":     {ranges, []byte{0, 0, 0x80, 0x42}},
 		"gain":                  {ranges + 8, inf64},
+		"sign":                  {ranges + 16, []byte{2}},
+		"other sign":            {ranges + 16, []byte{0xff}},
 		"no node":               {tree, []byte{0}},
 		"two nodes":             {tree, []byte{2}},
 		"a node too many":       {tree, []byte{5}},
@@ -111,6 +118,7 @@ func TestDecodeRefuses(t *testing.T) {
 		t.Errorf("a byte too many: %v", err)
 	}
 	bad := bytes.Clone(good)
+	bad[ranges+16] = 0 // a sign would forbid it
 	copy(bad[left+2:], huge)
 	if _, err := gbm.Decode(bad); err != nil {
 		t.Errorf("one huge value: %v", err)
@@ -126,7 +134,7 @@ func TestDecodeRefuses(t *testing.T) {
 //	go test -run ^$ -fuzz FuzzDecode -fuzztime 60s ./predictor/gbm
 func FuzzDecode(f *testing.F) {
 	f.Add(small(f))
-	f.Add(small(f)[:44])
+	f.Add(small(f)[:45])
 	d, _ := generate("friedman", 1, 10, 100)
 	p := gbm.DefaultParams(0.9)
 	p.Rounds, p.Leaves, p.MinRows = 3, 5, 3

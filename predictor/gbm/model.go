@@ -17,6 +17,7 @@ type Model struct {
 	rows        []uint32  // per node; training rows of a leaf, those drawn for the tree
 	low, high   []float32 // per feature; range in training
 	gain        []float64 // per feature
+	signs       []int8    // per feature; as Params.Monotone
 }
 
 type node struct {
@@ -48,6 +49,9 @@ func (m *Model) Trees() int { return len(m.roots) }
 
 // Range returns the least and the largest value of a feature, [0, Features), in training.
 func (m *Model) Range(feature int) (low, high float32) { return m.low[feature], m.high[feature] }
+
+// Sign returns the constraint that a feature, [0, Features), was fitted with, as in Params.Monotone. Every tree keeps it.
+func (m *Model) Sign(feature int) int8 { return m.signs[feature] }
 
 // Importance returns the gain of each feature's splits as a share of all gain. All are 0 if nothing was split.
 func (m *Model) Importance() []float64 {
@@ -108,13 +112,14 @@ func (m *Model) Occupancy(x []float32) float64 {
 }
 
 // Supported says whether x is like what the model was fitted on: every feature within its range in training, and an
-// occupancy of at least minRows. outside is the first feature that is not within its range, or −1.
+// occupancy of at least minRows. A feature that was constant in training may have any finite value: the model knows nothing of it, as
+// of whatever is no feature. outside is the first feature that is not within its range, or −1.
 func (m *Model) Supported(x []float32, minRows float64) (ok bool, outside int) {
 	if len(x) != len(m.low) {
 		return false, -1
 	}
 	for f, v := range x {
-		if !(v >= m.low[f] && v <= m.high[f]) {
+		if !(v >= m.low[f] && v <= m.high[f]) && (m.low[f] < m.high[f] || v-v != 0) {
 			return false, f
 		}
 	}
@@ -173,6 +178,33 @@ func (m *Model) leafOf(root int, columns [][]float32, row int) int {
 		}
 	}
 	return k
+}
+
+// monotone reports whether a tree keeps the signs: at each split on a feature with one, no leaf on the side that must not be higher is.
+func (m *Model) monotone(tree int) bool {
+	root, end := m.roots[tree], m.end(tree)
+	n := end - root
+	var low, high [2*maxLeaves - 1]float64 // of the leaves below
+	for k := n - 1; k >= 0; k-- {          // children come after their parents
+		x := &m.nodes[root+k]
+		if x.skip == 0 {
+			low[k], high[k] = m.values[root+k], m.values[root+k]
+			continue
+		}
+		left, right := k+int(x.skip), k+int(x.skip)+1
+		low[k], high[k] = min(low[left], low[right]), max(high[left], high[right])
+		switch m.signs[x.feature] {
+		case +1:
+			if high[left] > low[right] {
+				return false
+			}
+		case -1:
+			if low[left] < high[right] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // end returns where the nodes of a tree end.

@@ -45,7 +45,7 @@ func TestSupport(t *testing.T) {
 		{[]float32{1, 5}, 101, 100, false, -1},
 		{[]float32{1, 5}, 0, 100, true, -1},
 		{[]float32{1.1, 5}, 0, 100, false, 0},
-		{[]float32{0, 6}, 0, 900, false, 1},
+		{[]float32{0, 6}, 0, 900, true, -1}, // it was constant
 		{[]float32{0, nan}, 0, 900, false, 1},
 		{[]float32{nan, 5}, 0, 900, false, 0},
 		{[]float32{0}, 0, 0, false, -1},

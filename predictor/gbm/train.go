@@ -40,7 +40,7 @@ func Train(data, validation Data, p Params, rng *rand.Rand) (*Model, History, er
 		}
 	}
 	g := newGrower(&p, data)
-	m := newModel(p.Level, data)
+	m := newModel(&p, data)
 	m.base = constant(data, p.Level)
 	for row, label := range data.Labels {
 		g.residual[row] = label - m.base
@@ -123,10 +123,12 @@ func meanLoss(level float64, residual, weights []float64) float64 {
 }
 
 // newModel returns a model without trees that knows the range of each feature.
-func newModel(level float64, d Data) *Model {
+func newModel(p *Params, d Data) *Model {
 	features := len(d.Columns)
-	m := &Model{level: level, low: make([]float32, features), high: make([]float32, features), gain: make([]float64, features)}
+	m := &Model{level: p.Level, low: make([]float32, features), high: make([]float32, features), gain: make([]float64, features),
+		signs: make([]int8, features)}
 	for f, column := range d.Columns {
+		m.signs[f] = p.sign(f)
 		m.low[f], m.high[f] = slices.Min(column), slices.Max(column)
 	}
 	return m
