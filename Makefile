@@ -139,7 +139,7 @@ refresh-gate: build ## measure anew what the gate expects, on purpose (bench/gat
 	$(BIN) gate --refresh $(ARGS)
 
 # Ladders that are the same every time: they run in virtual time.
-LADDERS := seed queue-budget permits mixed-pilot admitctl chunks order kv uniform
+LADDERS := seed seed-span queue-budget permits mixed-pilot admitctl chunks order kv uniform
 LADDERS_DOC := docs/experiments/ladders.md
 RUNGS_DOC := docs/experiments/rungs.md
 LADDERS_FIGURES := goodput latency

@@ -40,6 +40,11 @@ type Arm struct {
 	// Gateway, if not null, are flags of a second `cadence up` that stands before the first and forwards to it, so that
 	// the first is measured through it. Not in the simulator.
 	Gateway []string `yaml:"gateway,omitempty" json:"gateway"`
+	// SpanNS is how many nanoseconds more each sequence that decodes takes for each cell of the KV cache that an engine with one pool
+	// for all sequences (llama.cpp's unified cache) attends over and masks, because others fill it: a profile's table, measured on
+	// an empty pool, has none of it. Only in the simulator, and only with a prefix cache that keeps answers, which fills the
+	// pool once and for all, so that as many cells are attended over as were computed, up to the pool's size. ≥ 0; 0: none.
+	SpanNS float64 `yaml:"span_ns,omitempty" json:"span_ns,omitempty"`
 	// Replicates is how often the arm is run with nothing changed, as arms NAME-1, NAME-2, …; 0: once, as NAME.
 	Replicates int `yaml:"replicates,omitempty" json:"replicates,omitempty"`
 }
@@ -196,6 +201,8 @@ func (d *Definition) Validate() error {
 			return bad("arms has the name %q, allowed: 1 to 40 of [a-z0-9.+-], not beginning with a sign", a.Name)
 		case slices.Contains(names, a.Name):
 			return bad("arms has %q twice", a.Name)
+		case !(a.SpanNS >= 0 && a.SpanNS <= 1e6):
+			return bad("arm %s has a span_ns of %v, allowed: 0 (none) to 1e6", a.Name, a.SpanNS)
 		}
 		names = append(names, a.Name)
 	}

@@ -145,8 +145,11 @@ func (o *Options) Check() error {
 		return fmt.Errorf("%w: ladder %s is not for %q, allowed: %v", ErrConfig, d.Name, o.On, d.On)
 	}
 	for i := range d.Arms {
-		if o.On == Sim && d.Arms[i].Gateway != nil {
-			return fmt.Errorf("%w: arm %s has a gateway, which the simulator has not", ErrConfig, d.Arms[i].Name)
+		switch a := &d.Arms[i]; {
+		case o.On == Sim && a.Gateway != nil:
+			return fmt.Errorf("%w: arm %s has a gateway, which the simulator has not", ErrConfig, a.Name)
+		case o.On != Sim && a.SpanNS != 0:
+			return fmt.Errorf("%w: arm %s has span_ns, which is for the simulator alone", ErrConfig, a.Name)
 		}
 	}
 	if o.On == Sim {

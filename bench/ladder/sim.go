@@ -48,7 +48,33 @@ func (e *simulator) flags(a *Arm) (args []string, f *flags, plan batch.Config, e
 	if f, err = parseFlags(args); err == nil {
 		plan, err = f.batch()
 	}
+	if err == nil && a.SpanNS > 0 && !plan.CacheOutput {
+		err = fmt.Errorf("%w: span_ns is %v, which needs --worker-prefix-cache and --worker-cache-output", ErrConfig, a.SpanNS)
+	}
 	return args, f, plan, err
+}
+
+// speed is how fast the engine of one run is.
+func (e *simulator) speed(a *Arm, plan *batch.Config) sim.Engine {
+	if a.SpanNS == 0 {
+		return e.profile
+	}
+	return &spanning{profile: e.profile, ns: a.SpanNS, cells: plan.KVPages * plan.PageTokens}
+}
+
+// spanning is an engine that attends over what others hold, too: see Arm.SpanNS. It is of one run and one worker.
+type spanning struct {
+	profile *profile.Profile
+	ns      float64 // for each decode and cell
+	cells   int     // of the pool
+	used    int     // of cells: what was computed so far
+}
+
+// Step implements sim.Engine. What the step's own sequences hold, context, the profile's table was measured with.
+func (e *spanning) Step(prefill, decodes, context int) time.Duration {
+	e.used = min(e.cells, e.used+prefill+decodes)
+	others := max(0, e.used-context)
+	return e.profile.Step(prefill, decodes, context) + time.Duration(float64(e.ns*float64(decodes*others))+0.5)
 }
 
 func (e *simulator) source(seed uint64) (workload.Source, error) {
@@ -70,7 +96,7 @@ func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
 	}
 	got, err := sim.Run(ctx, sim.Config{
 		Source: s.source, Arrivals: s.arrivals, Capped: form(s.arm.Name).Capped, Seed: s.run.Seed, SLOs: s.run.SLOs,
-		Profile: e.profile, Workers: 1, Batch: plan, ShareAll: f.Worker.PrefixSharing == "global",
+		Profile: e.speed(&s.arm, &plan), Workers: 1, Batch: plan, ShareAll: f.Worker.PrefixSharing == "global",
 		Order: order, MaxQueueWait: f.Scheduler.MaxQueueWait, MaxOpen: f.MaxOpen, MaxWaiting: f.MaxWaiting,
 		ClientTimeout: s.timeout, Latency: sim.DefaultLatency(),
 		Length: s.run.Length, Warmup: s.run.Warmup, Tail: s.run.Tail, Drain: s.drain, Sink: s.sink, KeepITL: true,
@@ -79,7 +105,7 @@ func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
 		return nil, err
 	}
 	out := s.run
-	out.Args, out.Time, out.Wall, out.Model, out.Profile, out.Partial = args, time.Now().UTC(), got.Wall, got.Model, got.Profile, got.Partial
+	out.Args, out.Time, out.Wall, out.Model, out.Profile, out.Partial = args, time.Now().UTC(), got.Wall, got.Model, e.profile.Name, got.Partial
 	out.PromptTokens, out.CachedTokens, out.Preemptions, out.Invalid = got.PromptTokens, got.CachedTokens, got.Preemptions, got.Invalid
 	return &out, nil
 }
