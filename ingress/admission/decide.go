@@ -37,6 +37,9 @@ func (r *Request) tokens() int64 { return int64(max(0, r.PromptTokens)) + int64(
 type Load struct {
 	// Workers are live and take requests, ≥ 0.
 	Workers int
+	// Ingresses let requests in to these workers, each about as many, this one included; 0 is 1. What is said of the workers' time
+	// as a whole is this one's part of it.
+	Ingresses int
 	// Waiting requests are admitted and not at a worker, ≥ 0.
 	Waiting int
 	// Wait is how long a newcomer would wait for its place at a worker, by the rate at which requests got theirs lately; 0: it
@@ -45,6 +48,9 @@ type Load struct {
 	// Tokens are still to be computed for all that were admitted: prompts, and answers up to their caps; ≥ 0.
 	Tokens int64
 }
+
+// part is the part of the workers' time that is this ingress's.
+func (l *Load) part() float64 { return 1 / float64(max(1, l.Ingresses)) }
 
 // Input is all that a decision is made from.
 type Input struct {

@@ -294,3 +294,33 @@ func BenchmarkDecide(b *testing.B) {
 		decide()
 	}
 }
+
+// Each of several ingresses sells its part of the workers' time, and explores its part of their tokens.
+func TestIngressesShareTheWorkers(t *testing.T) {
+	one, four := lambda(t, 1, 1), lambda(t, 4, 4)
+	if one == 0 || one != four {
+		t.Errorf("λ is %v alone at one worker, %v as one of four at four", one, four)
+	}
+	if alone := lambda(t, 4, 1); alone >= one {
+		t.Errorf("λ is %v alone at four workers, %v at one", alone, one)
+	}
+}
+
+// lambda is the price in the same demand.
+func lambda(t *testing.T, workers, ingresses int) float64 {
+	t.Helper()
+	cfg := admission.DefaultConfig()
+	m, err := admission.NewMarginal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := hopeful(0)
+	in.Load.Workers, in.Load.Ingresses = workers, ingresses
+	last := 0.0
+	for i := range 300 {
+		in.Now = time.Duration(i) * 500 * time.Millisecond
+		in.Outlook.Share = time.Duration(1+i%7) * 100 * time.Millisecond
+		last = m.Decide(in, nil).Lambda
+	}
+	return last
+}

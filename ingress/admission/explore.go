@@ -37,13 +37,13 @@ type quota struct {
 }
 
 // fill lets time pass.
-func (q *quota) fill(e *Explore, now time.Duration, workers int) {
+func (q *quota) fill(e *Explore, now time.Duration, workers float64) {
 	if !q.begun {
 		q.level, q.at, q.begun = e.Burst, now, true
 		return
 	}
 	if now > q.at {
-		q.level = min(e.Burst, q.level+float64(e.Tokens*float64(max(0, workers)))*(now-q.at).Seconds())
+		q.level = min(e.Burst, q.level+float64(e.Tokens*workers)*(now-q.at).Seconds())
 		q.at = now
 	}
 }

@@ -89,6 +89,7 @@ func (m *Marginal) Decide(in *Input, rng *rand.Rand) Decision {
 	} else if in.Cold {
 		d.Admit, d.Reason = m.cold(in, &o), ByMargin
 	} else {
+		m.price.Sell(in.Load.part())
 		d.Lambda = m.price.Lambda(in.Now, in.Load.Workers)
 		d.Gain = o.Meet - o.Harm
 		d.Admit, d.Reason = m.rule(&in.Request, &o, float64(d.Lambda*m.charge(&o).Seconds()), d.Gain)
@@ -99,7 +100,7 @@ func (m *Marginal) Decide(in *Input, rng *rand.Rand) Decision {
 	if !d.Admit && o.Idle && d.Reason != Infeasible && d.Reason != ProtectsGuaranteed {
 		d.Admit, d.Reason = true, Idle
 	}
-	m.quota.fill(&m.cfg.Explore, in.Now, in.Load.Workers)
+	m.quota.fill(&m.cfg.Explore, in.Now, float64(max(0, in.Load.Workers))*in.Load.part())
 	if !d.Admit {
 		m.explore(in, &d, rng)
 	}

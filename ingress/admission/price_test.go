@@ -35,6 +35,7 @@ type ledger struct {
 	start time.Duration
 	cut   time.Duration
 	all   []demand
+	part  float64 // of the engines' time
 }
 
 func (l *ledger) pass(now time.Duration) {
@@ -53,7 +54,8 @@ func (l *ledger) pass(now time.Duration) {
 
 func (l *ledger) add(d demand) {
 	l.pass(d.at)
-	if d.key != 0 && slices.ContainsFunc(l.all, func(o demand) bool { return o.key == d.key }) {
+	if i := slices.IndexFunc(l.all, func(o demand) bool { return o.key == d.key }); d.key != 0 && i >= 0 {
+		l.all[i].guaranteed = l.all[i].guaranteed || d.guaranteed
 		return
 	}
 	if len(l.all) == l.cfg.MaxArrivals {
@@ -77,7 +79,7 @@ func (l *ledger) span(now time.Duration) time.Duration {
 // dual returns the capacity, what is asked for, and the density of the first that does not fit, 0 if all do; in seconds.
 func (l *ledger) dual(now time.Duration, workers int) (capacity, sum, lambda float64) {
 	l.pass(now)
-	capacity = float64(workers) * l.cfg.Utilisation * l.span(now).Seconds()
+	capacity = l.part * float64(workers) * l.cfg.Utilisation * l.span(now).Seconds()
 	sorted := slices.Clone(l.all)
 	slices.SortFunc(sorted, func(a, b demand) int { return cmp.Compare(b.density(), a.density()) })
 	for _, d := range sorted {
@@ -108,7 +110,8 @@ func TestPriceIsTheDualOfTheKnapsack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &ledger{cfg: cfg}
+		l := &ledger{cfg: cfg, part: rapid.SampledFrom([]float64{1, 0.5, 0.2}).Draw(t, "part")}
+		p.Sell(l.part)
 		now := seconds(t, "start", 0, 100)
 		for range rapid.IntRange(1, 80).Draw(t, "arrivals") {
 			now += seconds(t, "gap", 0, rapid.SampledFrom([]float64{0.01, 1, 10}).Draw(t, "pace"))
@@ -169,6 +172,24 @@ func TestPriceIsMonotoneInDemand(t *testing.T) {
 			last = got
 		}
 	})
+}
+
+// A price that is told no part of the time sells all of it.
+func TestPriceSellsAllOrAPart(t *testing.T) {
+	cfg := admission.DefaultPrice()
+	cfg.Every = 0
+	p, err := admission.NewPrice(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Add(0, 0, 1, time.Minute, false)
+	all := p.Demand(0, 1)
+	for part, want := range map[float64]float64{0.25: 4 * all, 1: all, 0: all, -1: all, 3: all, math.NaN(): all} {
+		p.Sell(part)
+		if got := p.Demand(0, 1); math.Abs(got-want) > 1e-6*want {
+			t.Errorf("demand is %v of the part %v, want %v", got, part, want)
+		}
+	}
 }
 
 func TestPriceOfOddValues(t *testing.T) {

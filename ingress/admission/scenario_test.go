@@ -5,8 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/cadence-slo/cadence/ingress/admission"
 	"github.com/cadence-slo/cadence/predictor"
 	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/schema/schematest"
 )
 
 var update = flag.Bool("update", false, "write what the scenarios do into testdata instead of comparing")
@@ -37,26 +36,7 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 //
 // `go test ./ingress/admission -run Scenarios -update` writes the output lines anew: read the diff.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, string(want))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(want) {
-				t.Errorf("got:\n%s\nwant:\n%s", got, want)
-			}
-		})
-	}
+	schematest.Scenarios(t, "testdata/*.txt", *update, replay)
 }
 
 // dice yields given numbers in [0, 1).

@@ -51,6 +51,7 @@ func (a *Shed) Name() string { return "shed" }
 func (a *Shed) Decide(in *Input, rng *rand.Rand) Decision {
 	o := sane(in.Outlook)
 	a.window.Add(in.Now, in.Request.Key, o.MeetIdle, o.Share, false)
+	a.window.Sell(in.Load.part())
 	p := 1.0
 	if n := a.window.Demand(in.Now, in.Load.Workers); n > 1 {
 		p = 1 / n
