@@ -2,10 +2,10 @@
 // folds them by whole rounds, fits and calibrates, says what the bounds are worth on rows that were held out, and whether a new model
 // may take the place of the running one.
 //
-//	Row ──► Reservoir ──► Split ──► Fit ──► Candidate ──► Artifact
-//	                        └──────────────► Evaluate, Compare (held out)
+//	event log ──► Trace ──► Collector: Row ──► Reservoir ──► Split ──► Fit ──► Candidate ──► Artifact ──► Deployed
+//	                                                           └─────────────────────────► Evaluate, Compare (held out)
 //
-// This is the pure part: no clock, no I/O, no goroutine; randomness is an argument, and equal rows in equal order with an equal seed give
+// [Train] is all of it from rows on; package trainer/service reads and publishes. This is the pure part: no clock, no I/O, no goroutine; randomness is an argument, and equal rows in equal order with an equal seed give
 // an equal artifact. Nothing here keeps or changes the rows that it is given, unless it says so.
 //
 // A [Row] is in two parts. What was known at the arrival is a [Known]; only that is shown to whatever predicts or bounds ([Bounder]), so

@@ -12,14 +12,18 @@ import (
 	"github.com/cadence-slo/cadence/bench/arrival"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/sim"
+	"github.com/cadence-slo/cadence/bench/sim/simtest"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor"
 	"github.com/cadence-slo/cadence/predictor/conformal"
 	"github.com/cadence-slo/cadence/predictor/feature"
 	"github.com/cadence-slo/cadence/predictor/length"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/predictor/profile/profiletest"
 	"github.com/cadence-slo/cadence/trainer"
 )
+
+var open = profiletest.Open
 
 // drawn is a workload of prompts and outputs drawn per index, log-uniform over a factor of 16.
 type drawn struct {
@@ -88,16 +92,7 @@ func (b block) rows(t testing.TB) []trainer.Row {
 		return nil
 	}
 	c.Admit = func(a *sim.Arrival) sim.Decision {
-		w := &a.Pool.Workers[0]
-		e = predictor.Engine{Profile: b.belief, Plan: c.Batch, Running: e.Running[:0], Waiting: e.Waiting[:0], FreePages: w.Usage.FreePages,
-			Delay:  latency.Request + latency.Append + latency.Dispatch + latency.Token,
-			Enter:  latency.Request + latency.Append + latency.Dispatch,
-			Refill: latency.Token + latency.Append + latency.Dispatch}
-		if !w.Idle {
-			e.StepLeft = max(1, w.StepSince+w.Step-a.Now)
-		}
-		slices.SortFunc(w.Requests, func(x, y sim.Running) int { return x.Index - y.Index })
-		for _, r := range w.Requests {
+		for _, r := range simtest.See(&e, a, 0, b.belief, c.Batch, &latency) {
 			e.Running = append(e.Running, predictor.Sequence{PromptTokens: int32(r.PromptTokens), PrefillTokens: int32(r.PrefillTokens),
 				OutputTokens: int32(r.OutputTokens), CapTokens: int32(r.CapTokens), Age: a.Now - r.Arrived})
 		}
@@ -119,15 +114,6 @@ func (b block) rows(t testing.TB) []trainer.Row {
 		t.Fatal(err)
 	}
 	return rows
-}
-
-func open(t testing.TB, name string) *profile.Profile {
-	t.Helper()
-	p, err := profile.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // rounds are four of four runs, from idle to busy, in another order each: no load is always the last.

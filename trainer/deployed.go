@@ -1,0 +1,59 @@
+package trainer
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cadence-slo/cadence/predictor/artifact"
+	"github.com/cadence-slo/cadence/predictor/conformal"
+)
+
+// Deployed is an artifact as an ingress begins with it: its model, and the margins that its calibration says before anything more was
+// seen. It does not change, and is safe for concurrent use.
+type Deployed struct {
+	artifact *artifact.Artifact
+	alpha    float64
+	groups   *conformal.Groups
+	physics  conformal.Arm
+}
+
+// Deploy takes an artifact, which must be valid: ErrFit.
+func Deploy(a *artifact.Artifact) (*Deployed, error) {
+	c := &a.Calibration
+	groups, err := conformal.ImportGroups(c.Supported, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFit, err)
+	}
+	physics, err := conformal.Import(c.Physics)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrFit, err)
+	}
+	return &Deployed{artifact: a, alpha: c.Supported.All.Alpha, groups: groups, physics: physics}, nil
+}
+
+// Residual is what the model says log(latency / Predicted) is; 0 where what it learned from does not support it.
+func (d *Deployed) Residual(k *Known) (residual float64, supported bool) {
+	m := d.artifact.Model
+	if len(k.Features) != m.Features() {
+		return 0, false
+	}
+	if ok, _ := m.Supported(k.Features, d.artifact.Calibration.MinSupport); !ok {
+		return 0, false
+	}
+	return m.Predict(k.Features), true
+}
+
+// Bound implements Bounder; ok is false for another alpha than that of the calibration.
+func (d *Deployed) Bound(k *Known, alpha float64) (seconds float64, ok bool) {
+	if math.Abs(alpha-d.alpha) > 1e-9 {
+		return 0, false
+	}
+	residual, supported := d.Residual(k)
+	q, ok := 0.0, false
+	if supported {
+		q, _, ok = d.groups.Quantile(conformal.Group{Class: k.Class, Decile: d.artifact.Calibration.Deciles.Of(k.Load)})
+	} else {
+		q, ok = d.physics.Quantile()
+	}
+	return scale(k.Predicted, residual+q, ok)
+}
