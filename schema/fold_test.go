@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cadence-slo/cadence/schema/schematest"
 )
 
 // TestFoldScenarios runs the stories in testdata/fold. A story is a list of blocks:
@@ -26,32 +26,13 @@ import (
 // (override: seq=, for one that is delivered again). "forget before=N" calls ForgetOrphans. go test ./schema -update
 // writes what stands below the rules.
 func TestFoldScenarios(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "fold", "*.txt"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := runScenario(string(data))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got == string(data) {
-				return
-			}
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			t.Errorf("got\n%s\nwant\n%s", got, data)
-		})
-	}
+	schematest.Scenarios(t, "testdata/fold/*.txt", *update, func(t *testing.T, text string) string {
+		got, err := runScenario(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	})
 }
 
 // runScenario returns the story with the states that the fold comes to.
