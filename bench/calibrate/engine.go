@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strconv"
 
+	"github.com/cadence-slo/cadence/bench/constraint"
 	"github.com/cadence-slo/cadence/bench/pipeline"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor/profile"
@@ -42,15 +43,15 @@ func DefaultEngineOptions() EngineOptions {
 
 // Validate returns ErrConfig for the first key that is outside its range; what only the engine knows is left to it.
 func (o *EngineOptions) Validate() error {
-	return check([]constraint{
-		{"on", o.On == OnLlama || o.On == OnMock, o.On, OnLlama + ", " + OnMock},
-		{"model", o.Model != "" || o.On == OnMock, o.Model, "a name or a file"},
-		{"threads", o.Threads >= 1, o.Threads, "1 and more"},
-		{"kv-tokens", o.KVTokens >= 2*pageTokens, o.KVTokens, strconv.Itoa(2*pageTokens) + " and more"},
-		{"sequences", o.Sequences >= 1 && o.Sequences <= 256, o.Sequences, "1 to 256"},
-		{"engine-batch", o.EngineBatch >= 1, o.EngineBatch, "1 and more"},
-		{"max-batch", o.MaxBatch >= 1 && o.MaxBatch <= min(o.Sequences, o.EngineBatch), o.MaxBatch, fmt.Sprintf("1 to sequences and engine-batch (%d)", min(o.Sequences, o.EngineBatch))},
-	})
+	return constraint.Check(ErrConfig,
+		constraint.Of("on", o.On == OnLlama || o.On == OnMock, o.On, OnLlama+", "+OnMock),
+		constraint.Of("model", o.Model != "" || o.On == OnMock, o.Model, "a name or a file"),
+		constraint.Of("threads", o.Threads >= 1, o.Threads, "1 and more"),
+		constraint.Of("kv-tokens", o.KVTokens >= 2*pageTokens, o.KVTokens, strconv.Itoa(2*pageTokens)+" and more"),
+		constraint.Of("sequences", o.Sequences >= 1 && o.Sequences <= 256, o.Sequences, "1 to 256"),
+		constraint.Of("engine-batch", o.EngineBatch >= 1, o.EngineBatch, "1 and more"),
+		constraint.Of("max-batch", o.MaxBatch >= 1 && o.MaxBatch <= min(o.Sequences, o.EngineBatch), o.MaxBatch, fmt.Sprintf("1 to sequences and engine-batch (%d)", min(o.Sequences, o.EngineBatch))),
+	)
 }
 
 // Engine is an open engine, and what prompts for it are made of.

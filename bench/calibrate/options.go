@@ -2,8 +2,9 @@ package calibrate
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+
+	"github.com/cadence-slo/cadence/bench/constraint"
 )
 
 // ErrConfig is returned for options that cannot work; the message names the key and the allowed values.
@@ -45,35 +46,18 @@ func (o *Options) Validate() error {
 	within := func(list []int, least, most int) bool {
 		return len(list) > 0 && slices.Min(list) >= least && slices.Max(list) <= most
 	}
-	return check([]constraint{
-		{"chunks", within(o.Chunks, 1, 1<<20), o.Chunks, "numbers from 1"},
-		{"prefill-tokens", o.PrefillTokens >= 2, o.PrefillTokens, "2 and more"},
-		{"batches", within(o.Batches, 1, 256) && o.Batches[0] == 1 && ascending(o.Batches), o.Batches, "1, then ascending numbers up to 256"},
-		{"contexts", within(o.Contexts, 1, 1<<20), o.Contexts, "numbers from 1"},
-		{"deep-batch", o.DeepBatch >= 1, o.DeepBatch, "1 and more"},
-		{"decode-steps", o.DecodeSteps >= 2, o.DecodeSteps, "2 and more"},
-		{"mixes", o.Mixes >= 1, o.Mixes, "1 and more"},
-		{"mix-jobs", o.MixJobs >= 2 && o.MixJobs <= 256, o.MixJobs, "2 to 256"},
-		{"chunk-tokens", o.ChunkTokens >= 1, o.ChunkTokens, "1 and more"},
-		{"rounds", o.Rounds >= 1, o.Rounds, "1 and more"},
-	})
-}
-
-// constraint is what must hold of one key.
-type constraint struct {
-	key     string
-	ok      bool
-	value   any
-	allowed string
-}
-
-func check(all []constraint) error {
-	for _, k := range all {
-		if !k.ok {
-			return fmt.Errorf("%w: %s is %v, allowed: %s", ErrConfig, k.key, k.value, k.allowed)
-		}
-	}
-	return nil
+	return constraint.Check(ErrConfig,
+		constraint.Of("chunks", within(o.Chunks, 1, 1<<20), o.Chunks, "numbers from 1"),
+		constraint.Of("prefill-tokens", o.PrefillTokens >= 2, o.PrefillTokens, "2 and more"),
+		constraint.Of("batches", within(o.Batches, 1, 256) && o.Batches[0] == 1 && ascending(o.Batches), o.Batches, "1, then ascending numbers up to 256"),
+		constraint.Of("contexts", within(o.Contexts, 1, 1<<20), o.Contexts, "numbers from 1"),
+		constraint.Of("deep-batch", o.DeepBatch >= 1, o.DeepBatch, "1 and more"),
+		constraint.Of("decode-steps", o.DecodeSteps >= 2, o.DecodeSteps, "2 and more"),
+		constraint.Of("mixes", o.Mixes >= 1, o.Mixes, "1 and more"),
+		constraint.Of("mix-jobs", o.MixJobs >= 2 && o.MixJobs <= 256, o.MixJobs, "2 to 256"),
+		constraint.Of("chunk-tokens", o.ChunkTokens >= 1, o.ChunkTokens, "1 and more"),
+		constraint.Of("rounds", o.Rounds >= 1, o.Rounds, "1 and more"),
+	)
 }
 
 func ascending(list []int) bool {

@@ -114,7 +114,7 @@ func (d *drawing) frame(f *frame, at time.Duration, level int, stack []string) {
 	width := float64(f.time) / float64(d.all) * flameWidth
 	y := d.bottom - (level+1)*flameRow
 	d.print(`<g><title>%s: %s, %.2f %%</title><rect x="%.1f" y="%d" width="%.1f" height="%d" fill="%s" stroke="#fff" stroke-width="0.5"/>`,
-		escape(f.name), f.time.Round(time.Millisecond), 100*ratio(f.time, d.all), x, y, width, flameRow-1, colour(owner(stack)))
+		escape(f.name), f.time.Round(time.Millisecond), 100*ratio(f.time, d.all), x, y, width, flameRow-1, colour(owners.Of(stack)))
 	if room := int((width - 6) / flameLetter); room >= 3 {
 		d.print(`<text x="%.1f" y="%d">%s</text>`, x+3, y+12, escape(short(f.name, room)))
 	}

@@ -3,9 +3,9 @@ package enginecore
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/stack"
 	"github.com/google/pprof/profile"
 )
 
@@ -29,7 +29,7 @@ const (
 )
 
 // owners names code by the beginning of its functions' names; the first that fits counts.
-var owners = []struct{ prefix, name string }{
+var owners = stack.Owners{
 	{module + "worker/llama.(*Context).Decode", decode},
 	{module + "worker/llama.(*Context).Seq", moves},
 	{module + "worker/llama.(*Model).", spelling},
@@ -57,19 +57,6 @@ var owners = []struct{ prefix, name string }{
 	{"runtime.mcall", "Go scheduler"},
 	{"runtime.mstart", "Go scheduler"},
 	{"runtime.findRunnable", "Go scheduler"},
-}
-
-// owner is the innermost code on a stack that has a name in owners. cgo's frames have none, so that time in C counts for
-// the Go function that called it.
-func owner(stack []string) string {
-	for _, f := range stack {
-		for _, o := range owners {
-			if strings.HasPrefix(f, o.prefix) {
-				return o.name
-			}
-		}
-	}
-	return "other"
 }
 
 // stackOf lists a sample's functions, the innermost first.
@@ -120,7 +107,7 @@ func spent(p *profile.Profile, kernel time.Duration) CPU {
 	process, engine, rest := map[string]time.Duration{}, map[string]time.Duration{}, map[string]time.Duration{}
 	for _, s := range p.Sample {
 		stack, cpu := stackOf(s), cpuOf(s)
-		who := owner(stack)
+		who := owners.Of(stack)
 		all += cpu
 		c.Samples += s.Value[0]
 		process[who] += cpu

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cadence-slo/cadence/bench/stack"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -78,7 +79,7 @@ type sample struct {
 }
 
 // owners names code by the beginning of its functions' names.
-var owners = []struct{ prefix, name string }{
+var owners = stack.Owners{
 	{"github.com/cadence-slo/cadence/ingress", "ingress"},
 	{"github.com/cadence-slo/cadence/scheduler", "scheduler"},
 	{"github.com/cadence-slo/cadence/worker", "worker"},
@@ -100,18 +101,6 @@ var owners = []struct{ prefix, name string }{
 	{"runtime.findRunnable", "Go scheduler"},
 }
 
-// owner is the innermost code on the stack that has a name in owners.
-func owner(stack []string) string {
-	for _, f := range stack {
-		for _, o := range owners {
-			if strings.HasPrefix(f, o.prefix) {
-				return o.name
-			}
-		}
-	}
-	return "other"
-}
-
 func summarize(samples []sample) *Profile {
 	p := &Profile{}
 	var kernel time.Duration
@@ -121,7 +110,7 @@ func summarize(samples []sample) *Profile {
 			continue
 		}
 		p.CPU += s.cpu
-		byOwner[owner(s.stack)] += s.cpu
+		byOwner[owners.Of(s.stack)] += s.cpu
 		byFunction[s.stack[0]] += s.cpu
 		if strings.Contains(s.stack[0], "yscall") { // internal/runtime/syscall.Syscall6 and its like
 			kernel += s.cpu

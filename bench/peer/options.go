@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cadence-slo/cadence/bench/constraint"
 )
 
 // ErrConfig is returned for options that cannot work; the message names the key and the allowed values.
@@ -90,41 +92,24 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("%w: parts has %q, allowed: %s", ErrConfig, p, strings.Join(allParts, ", "))
 		}
 	}
-	return check([]constraint{
-		{"model", o.Model != "", o.Model, "a name or a file"},
-		{"threads", o.Threads >= 1, o.Threads, "1 and more"},
-		{"parts", len(o.Parts) > 0, o.Parts, strings.Join(allParts, ", ")},
-		{"concurrency", len(o.Concurrency) > 0 && slices.Min(o.Concurrency) >= 1 && slices.Max(o.Concurrency) <= 256, o.Concurrency, "numbers from 1 to 256"},
-		{"blocks", o.Blocks >= 1, o.Blocks, "1 and more"},
-		{"requests", o.Requests >= 0, o.Requests, "0 (by concurrency) and more"},
-		{"prompt-tokens", o.PromptTokens >= 1, o.PromptTokens, "1 and more"},
-		{"output-tokens", o.OutputTokens >= 2, o.OutputTokens, "2 and more: one has no interval"},
-		{"workload", o.Workload != "", o.Workload, "a name or a file"},
-		{"open-rate", o.OpenRate >= 0, o.OpenRate, "0 (by open-load) and more"},
-		{"open-load", o.OpenLoad > 0, o.OpenLoad, "more than 0"},
-		{"open-length", o.OpenLength > 0, o.OpenLength, "more than 0"},
-		{"kv-tokens", o.KVTokens >= 0, o.KVTokens, "0 (by need) and more"},
-		{"engine-batch", o.EngineBatch >= 32, o.EngineBatch, "32 and more"},
-		{"prefill-prompts", o.PrefillPrompts >= 1, o.PrefillPrompts, "1 and more"},
-		{"prefill-tokens", o.PrefillTokens >= 1, o.PrefillTokens, "1 and more"},
-		{"prefill-chunk", o.PrefillChunk >= 1 && o.PrefillChunk <= o.EngineBatch, o.PrefillChunk, "1 to engine-batch"},
-		{"timeout", o.Timeout > 0, o.Timeout, "more than 0"},
-	})
-}
-
-// constraint is what must hold of one key.
-type constraint struct {
-	key     string
-	ok      bool
-	value   any
-	allowed string
-}
-
-func check(all []constraint) error {
-	for _, k := range all {
-		if !k.ok {
-			return fmt.Errorf("%w: %s is %v, allowed: %s", ErrConfig, k.key, k.value, k.allowed)
-		}
-	}
-	return nil
+	return constraint.Check(ErrConfig,
+		constraint.Of("model", o.Model != "", o.Model, "a name or a file"),
+		constraint.Of("threads", o.Threads >= 1, o.Threads, "1 and more"),
+		constraint.Of("parts", len(o.Parts) > 0, o.Parts, strings.Join(allParts, ", ")),
+		constraint.Of("concurrency", len(o.Concurrency) > 0 && slices.Min(o.Concurrency) >= 1 && slices.Max(o.Concurrency) <= 256, o.Concurrency, "numbers from 1 to 256"),
+		constraint.Of("blocks", o.Blocks >= 1, o.Blocks, "1 and more"),
+		constraint.Of("requests", o.Requests >= 0, o.Requests, "0 (by concurrency) and more"),
+		constraint.Of("prompt-tokens", o.PromptTokens >= 1, o.PromptTokens, "1 and more"),
+		constraint.Of("output-tokens", o.OutputTokens >= 2, o.OutputTokens, "2 and more: one has no interval"),
+		constraint.Of("workload", o.Workload != "", o.Workload, "a name or a file"),
+		constraint.Of("open-rate", o.OpenRate >= 0, o.OpenRate, "0 (by open-load) and more"),
+		constraint.Of("open-load", o.OpenLoad > 0, o.OpenLoad, "more than 0"),
+		constraint.Of("open-length", o.OpenLength > 0, o.OpenLength, "more than 0"),
+		constraint.Of("kv-tokens", o.KVTokens >= 0, o.KVTokens, "0 (by need) and more"),
+		constraint.Of("engine-batch", o.EngineBatch >= 32, o.EngineBatch, "32 and more"),
+		constraint.Of("prefill-prompts", o.PrefillPrompts >= 1, o.PrefillPrompts, "1 and more"),
+		constraint.Of("prefill-tokens", o.PrefillTokens >= 1, o.PrefillTokens, "1 and more"),
+		constraint.Of("prefill-chunk", o.PrefillChunk >= 1 && o.PrefillChunk <= o.EngineBatch, o.PrefillChunk, "1 to engine-batch"),
+		constraint.Of("timeout", o.Timeout > 0, o.Timeout, "more than 0"),
+	)
 }
