@@ -12,12 +12,16 @@ import (
 	"github.com/cadence-slo/cadence/bench/arrival"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/sim"
+	"github.com/cadence-slo/cadence/bench/sim/simtest"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor"
 	"github.com/cadence-slo/cadence/predictor/length"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/predictor/profile/profiletest"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
+
+var open = profiletest.Open
 
 // drawn is a workload of prompts and outputs drawn per index.
 type drawn struct {
@@ -114,17 +118,8 @@ func (w world) run(t testing.TB) []record.Request {
 	}
 	c.Admit = func(a *sim.Arrival) sim.Decision {
 		arrived[a.Index] = a.Now
-		v := &a.Pool.Workers[0]
-		e = predictor.Engine{Profile: w.profile, Plan: w.plan, Running: e.Running[:0], Waiting: e.Waiting[:0], FreePages: v.Usage.FreePages,
-			Delay:  w.latency.Request + w.latency.Append + w.latency.Dispatch + w.latency.Token,
-			Enter:  w.latency.Request + w.latency.Append + w.latency.Dispatch,
-			Refill: w.latency.Token + w.latency.Append + w.latency.Dispatch}
-		if !v.Idle {
-			e.StepLeft = max(1, v.StepSince+v.Step-a.Now)
-		}
-		slices.SortFunc(v.Requests, func(a, b sim.Running) int { return a.Index - b.Index })
 		running := map[int]bool{}
-		for _, r := range v.Requests {
+		for _, r := range simtest.See(&e, a, 0, w.profile, w.plan, &w.latency) {
 			running[r.Index] = true
 			s := sequence(r.Index, a.Now)
 			s.PrefillTokens, s.OutputTokens = int32(r.PrefillTokens), int32(r.OutputTokens)
@@ -144,15 +139,6 @@ func (w world) run(t testing.TB) []record.Request {
 		t.Fatal(err)
 	}
 	return rows
-}
-
-func open(t testing.TB, name string) *profile.Profile {
-	t.Helper()
-	p, err := profile.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 func quantile(x []float64, p float64) float64 {

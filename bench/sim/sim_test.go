@@ -15,10 +15,12 @@ import (
 	"github.com/cadence-slo/cadence/bench/arrival"
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/workload"
-	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/predictor/profile/profiletest"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
+
+var open = profiletest.Open
 
 // source makes requests by a function.
 type source func(i int) workload.Request
@@ -59,15 +61,6 @@ func seedSource(t testing.TB, seed uint64) workload.Source {
 		t.Fatal(err)
 	}
 	return s
-}
-
-func open(t testing.TB, name string) *profile.Profile {
-	t.Helper()
-	p, err := profile.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // seedConfig is the seed's workload on the seed's laptop.

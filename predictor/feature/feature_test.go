@@ -12,17 +12,11 @@ import (
 	"github.com/cadence-slo/cadence/predictor/feature"
 	"github.com/cadence-slo/cadence/predictor/length"
 	"github.com/cadence-slo/cadence/predictor/profile"
+	"github.com/cadence-slo/cadence/predictor/profile/profiletest"
 	"pgregory.net/rapid"
 )
 
-func open(t testing.TB, name string) *profile.Profile {
-	t.Helper()
-	p, err := profile.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
+var open = profiletest.Open
 
 // sequence draws a request that has generated nothing.
 func sequence(rng *rand.Rand) predictor.Sequence {
