@@ -70,6 +70,37 @@ func collect(t *testing.T) *control.Seen {
 	return seen
 }
 
+// Whoever is not answered counts among those that are fitted to, with no less than its client's patience.
+func TestFitsCountWhatWasNotAnswered(t *testing.T) {
+	var rows []record.Request
+	cfg, p := laptop(t, 6, 7, &rows)
+	cfg.ClientTimeout = 5 * time.Second
+	seen, err := control.Collect(&cfg, control.Options{Profile: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sim.Run(context.Background(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	given, late := 0, 0
+	for i := range rows {
+		if rows[i].Outcome == record.Timeout {
+			given++
+		}
+	}
+	for i := range seen.Latencies {
+		if seen.Samples[i].E2E != seen.Latencies[i] {
+			t.Fatalf("latency %v of sample %+v", seen.Latencies[i], seen.Samples[i])
+		}
+		if seen.Latencies[i] >= cfg.ClientTimeout {
+			late++
+		}
+	}
+	if given == 0 || late != given || len(seen.Latencies) != len(rows) {
+		t.Errorf("%d of %d gave up, and %d of %d were seen to take so long", given, len(rows), late, len(seen.Latencies))
+	}
+}
+
 // Every arm decides on every request, and each but none refuses some of four times what the engine can do.
 func TestEveryArmDecides(t *testing.T) {
 	seen := collect(t)

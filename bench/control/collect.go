@@ -1,7 +1,6 @@
 package control
 
 import (
-	"maps"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/record"
@@ -14,12 +13,14 @@ import (
 type Seen struct {
 	// Predictor has learned from it and has not been used since.
 	Predictor *online.Predictor
-	// Samples are of requests that were answered, in the order of their answers, and Latencies theirs.
+	// Samples are of all requests, in the order in which they ended, and Latencies theirs. Of one that was not answered both have the
+	// time until it ended, or the client's patience if that is longer: leaving it out would make the engine look faster the worse it does.
 	Samples   []admission.Sample
 	Latencies []time.Duration
 
-	classes map[[2]string]int32 // of the predictor
+	classes *admission.Classes // of the predictor
 	asked   map[int]admission.Sample
+	least   time.Duration // of what was not answered
 }
 
 // seenWindow is how many scores and residuals are kept: those of hours.
@@ -32,10 +33,13 @@ func Collect(cfg *sim.Config, o Options) (*Seen, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Ingresses = 1
 	c := newControl(cfg, &o)
-	c.controller = admission.NewController(admission.None{}, p, c.rng)
-	c.seen = &Seen{Predictor: p, classes: c.classes, asked: map[int]admission.Sample{}}
-	c.attach()
+	d := c.newDesk()
+	d.controller = admission.NewController(admission.None{}, p, d.rng)
+	c.seen = &Seen{Predictor: p, classes: d.classes, asked: map[int]admission.Sample{}, least: cfg.ClientTimeout}
+	cfg.Admit = c.admit
+	c.listen()
 	return c.seen, nil
 }
 
@@ -52,12 +56,9 @@ func (s *Seen) end(r *record.Request) {
 		return
 	}
 	delete(s.asked, r.Index)
-	if r.Outcome == record.OK {
-		sample.E2E = r.E2E
-		s.Samples = append(s.Samples, sample)
-		s.Latencies = append(s.Latencies, r.E2E)
+	if sample.E2E = r.E2E; r.Outcome != record.OK {
+		sample.E2E = max(r.E2E, s.least)
 	}
+	s.Samples = append(s.Samples, sample)
+	s.Latencies = append(s.Latencies, sample.E2E)
 }
-
-// names returns a copy of the classes of lengths, by name.
-func (s *Seen) names() map[[2]string]int32 { return maps.Clone(s.classes) }

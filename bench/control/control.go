@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/record"
@@ -15,52 +14,45 @@ import (
 	"github.com/cadence-slo/cadence/schema"
 )
 
-// Options choose a controller.
-type Options struct {
-	Arm   string  // one of Arms
-	Level float64 // of bounds; 0: 0.8, which the gate is best at
-	// Constant is the arm's own; 0: its usual one. Of queue-wait the limit in seconds; of queue-depth how many may wait for each
-	// worker; of in-flight how many may be held for each worker; of shed and marginal the part of the engines' time that is given
-	// away; of constant-quantile and throughput the level that they are fitted at; of frozen-bound the hysteresis; of online-bound
-	// what the bound is multiplied with; none has none.
-	Constant float64
-	// Seen is what constant-quantile, throughput and frozen-bound are fitted to.
-	Seen    *Seen
-	Profile *profile.Profile // that the controller believes of the engines; they may have another
-	Seed    uint64
+// Control is what decides in a simulation. It has the simulator's owner.
+type Control struct {
+	cfg     *sim.Config
+	o       Options
+	profile *profile.Profile // that is believed
+	desks   []*desk          // by ingress
+	seen    *Seen            // nil: nothing is collected
+
+	engine   predictor.Engine
+	held     map[int]held // by index
+	promises Promises
+	ended    []time.Duration
+	err      error
 }
 
-func (o *Options) level() float64 { return cmp.Or(o.Level, 0.8) }
-
-// control is a controller in the simulator. It has the simulator's owner.
-type control struct {
-	cfg        *sim.Config
-	profile    *profile.Profile
+// desk is one ingress's.
+type desk struct {
+	number     int
 	controller *admission.Controller
 	blind      admission.Arm // in its place, if the load is all that it looks at
 	rng        *rand.Rand
-	seen       *Seen // nil: nothing is collected
-	engine     predictor.Engine
-	classes    map[[2]string]int32 // by class and kind
-	promised   map[int]bool        // guaranteed ones, by index
-	ended      []time.Duration
-	err        error
+	classes    *admission.Classes
 }
 
-// classes is how many kinds of answers have a distribution of lengths of their own; further ones share the last.
-const classes = 32
+func newControl(cfg *sim.Config, o *Options) *Control {
+	return &Control{cfg: cfg, o: *o, profile: o.believed(), held: map[int]held{}}
+}
 
-// lately is the time over which the rate of answers is taken.
-const lately = 10 * time.Second
-
-func newControl(cfg *sim.Config, o *Options) *control {
-	return &control{cfg: cfg, profile: o.Profile, classes: map[[2]string]int32{}, promised: map[int]bool{}, rng: rand.New(rand.NewPCG(o.Seed, 0x61646d69))}
+// newDesk adds an ingress.
+func (c *Control) newDesk() *desk {
+	d := &desk{number: len(c.desks), rng: rand.New(rand.NewPCG(c.o.Seed, 0x61646d69+uint64(len(c.desks)))), classes: admission.NewClasses(classes)}
+	c.desks = append(c.desks, d)
+	return d
 }
 
 // Attach makes every request of a simulation ask a controller, or tells the pipeline its limit if that is all that the arm is. It
-// takes cfg's Admit, and its Sink gets the records after the controller. The controller that it returns is nil for an arm that looks
-// at nothing but the load. It returns ErrArm, ErrSeen and the errors of the controller's parts.
-func Attach(cfg *sim.Config, o Options) (*admission.Controller, error) {
+// takes cfg's Admit, and its Sink gets the records after the controllers. It returns ErrArm, ErrSeen, ErrOptions and the errors of the
+// controller's parts.
+func Attach(cfg *sim.Config, o Options) (*Control, error) {
 	k, err := kindOf(o.Arm)
 	if err != nil {
 		return nil, err
@@ -68,35 +60,44 @@ func Attach(cfg *sim.Config, o Options) (*admission.Controller, error) {
 	if k.fitted && o.Seen == nil {
 		return nil, ErrSeen
 	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
 	constant := cmp.Or(o.Constant, k.constant)
-	if k.make == nil {
-		return nil, k.limit(cfg, constant)
-	}
-	arm, err := k.make(&o, constant)
-	if err != nil {
-		return nil, err
-	}
-	p, err := k.predictor(&o)
-	if err != nil {
-		return nil, err
-	}
 	c := newControl(cfg, &o)
-	if k.fitted {
-		c.classes = o.Seen.names()
+	if k.make == nil {
+		if err := k.limit(cfg, constant); err != nil {
+			return nil, err
+		}
+		return c, nil
 	}
-	if p == nil {
-		c.blind = arm
-	} else {
-		c.controller = admission.NewController(arm, p, c.rng)
+	for range o.ingresses() {
+		arm, err := k.make(&o, constant)
+		if err != nil {
+			return nil, err
+		}
+		p, err := k.predictor(&o)
+		if err != nil {
+			return nil, err
+		}
+		d := c.newDesk()
+		if k.fitted {
+			d.classes = o.Seen.classes.Clone()
+		}
+		if p == nil {
+			d.blind = arm
+		} else {
+			d.controller = admission.NewController(arm, p, d.rng)
+		}
 	}
-	c.attach()
-	return c.controller, nil
+	cfg.Admit = c.admit
+	c.listen()
+	return c, nil
 }
 
-// attach takes the simulation's hooks.
-func (c *control) attach() {
+// listen takes the simulation's records.
+func (c *Control) listen() {
 	next := c.cfg.Sink
-	c.cfg.Admit = c.admit
 	c.cfg.Sink = func(r *record.Request) error {
 		c.end(r)
 		if c.err == nil && next != nil {
@@ -106,148 +107,115 @@ func (c *control) attach() {
 	}
 }
 
-// admit is the simulator's hook.
-func (c *control) admit(a *sim.Arrival) sim.Decision {
-	w := place(a)
-	s := c.sequence(a.Class, a.Kind, len(a.Prompt), a.CapTokens, 0)
-	s.PrefillTokens -= int32(a.Cached(w))
-	request := admission.Request{Class: promise(a.Class), Key: uint64(a.Index) + 1, PromptTokens: s.PromptTokens,
-		CachedTokens: s.PromptTokens - s.PrefillTokens, CapTokens: s.CapTokens, E2E: a.SLO.E2E, TTFT: a.SLO.TTFT}
-	load := c.load(a)
-	if c.blind != nil {
-		d := c.blind.Decide(&admission.Input{Now: a.Now, Request: request, Load: load}, c.rng)
-		return c.say(a, &d, &predictor.Outlook{})
-	}
-	c.see(a, w)
-	arrival := admission.Arrival{ID: uint64(a.Index), Now: a.Now, Request: request, Sequence: s, Engine: &c.engine, Load: load}
-	d, o, err := c.controller.Decide(&arrival)
-	if err != nil {
-		c.err = err
-		return sim.Decision{}
-	}
-	if c.seen != nil && d.Admit {
-		c.seen.ask(a.Index, &request, &load)
-	}
-	return c.say(a, &d, o)
-}
-
-// say tells the simulator.
-func (c *control) say(a *sim.Arrival, d *admission.Decision, o *predictor.Outlook) sim.Decision {
-	if d.Class == schema.Guaranteed {
-		c.promised[a.Index] = true
-	}
-	out := sim.Decision{Refuse: !d.Admit, RetryAfter: d.RetryAfter, Bound: o.Bound, Predicted: o.Predicted, Note: d.Reason.String()}
-	if !d.Admit {
-		out.Reason = schema.RefusedSLO
+// Controllers are those of the ingresses, in their order; lent. There are none where an arm looks at nothing but the load.
+func (c *Control) Controllers() []*admission.Controller {
+	var out []*admission.Controller
+	for _, d := range c.desks {
+		if d.controller != nil {
+			out = append(out, d.controller)
+		}
 	}
 	return out
 }
 
-func promise(class string) schema.Class {
-	if class == string(schema.Guaranteed) {
-		return schema.Guaranteed
+// Promises are what was promised so far.
+func (c *Control) Promises() Promises { return c.promises }
+
+// chance is a number in [0, 1) that goes with a request.
+func (c *Control) chance(index int, of uint64) float64 {
+	return rand.New(rand.NewPCG(c.o.Seed^of, uint64(index))).Float64()
+}
+
+// deal returns the ingress that a request comes to.
+func (c *Control) deal(index int) *desk {
+	n := len(c.desks)
+	if c.o.ByHash {
+		return c.desks[int(c.chance(index, 0x6465616c)*float64(n))]
 	}
-	return schema.BestEffort
+	return c.desks[index%n]
 }
 
-// sequence is a request for the predictor.
-func (c *control) sequence(class, kind string, prompt, most int, age time.Duration) predictor.Sequence {
-	slo := record.Objective(c.slos(), class)
-	return predictor.Sequence{PromptTokens: int32(prompt), PrefillTokens: int32(prompt), CapTokens: int32(most), Lengths: c.class([2]string{class, kind}),
-		Age: age, E2E: slo.E2E, TTFT: slo.TTFT}
-}
-
-func (c *control) slos() map[string]record.SLO {
-	if c.cfg.SLOs != nil {
-		return c.cfg.SLOs
+// admit is the simulator's hook.
+func (c *Control) admit(a *sim.Arrival) sim.Decision {
+	d := c.deal(a.Index)
+	w := place(a)
+	c.look(a, d.number)
+	s := c.sequence(d, a.Index, a.Class, a.Kind, len(a.Prompt), a.CapTokens, 0)
+	cached := int32(a.Cached(w))
+	s.PrefillTokens = s.PromptTokens - cached
+	request := admission.Request{Class: schema.BestEffort, Key: uint64(a.Index) + 1, PromptTokens: s.PromptTokens, CachedTokens: cached,
+		CapTokens: s.CapTokens, E2E: a.SLO.E2E, TTFT: a.SLO.TTFT}
+	if c.wants(a.Class, a.Index) {
+		request.Class = schema.Guaranteed
 	}
-	return c.cfg.Source.SLOs()
-}
-
-// class numbers the kinds of answers as they come.
-func (c *control) class(name [2]string) int32 {
-	n, ok := c.classes[name]
-	if !ok {
-		n = int32(min(len(c.classes), classes-1))
-		c.classes[name] = n
+	h := held{ingress: d.number, cached: cached, limit: s.CapTokens, slo: a.SLO}
+	load := c.load(a)
+	if d.blind != nil {
+		decision := d.blind.Decide(&admission.Input{Now: a.Now, Request: request, Load: load}, d.rng)
+		return c.say(a, &request, &decision, &predictor.Outlook{}, h)
 	}
-	return n
+	c.see(a, d, w)
+	arrival := admission.Arrival{ID: uint64(a.Index), Now: a.Now, Request: request, Sequence: s, Engine: &c.engine, Load: load}
+	decision, o, err := d.controller.Decide(&arrival)
+	if err != nil {
+		c.err = err
+		return sim.Decision{}
+	}
+	if c.seen != nil && decision.Admit {
+		c.seen.ask(a.Index, &request, &load)
+	}
+	return c.say(a, &request, &decision, o, h)
 }
 
-// place returns the worker with the fewest requests.
-func place(a *sim.Arrival) int {
-	best := 0
-	for i := range a.Pool.Workers {
-		if len(a.Pool.Workers[i].Requests) < len(a.Pool.Workers[best].Requests) {
-			best = i
+// say tells the simulator, and remembers what was admitted.
+func (c *Control) say(a *sim.Arrival, r *admission.Request, d *admission.Decision, o *predictor.Outlook, h held) sim.Decision {
+	asked := r.Class == schema.Guaranteed && r.E2E > 0
+	if asked {
+		c.promises.Asked++
+	}
+	out := sim.Decision{Refuse: !d.Admit, RetryAfter: d.RetryAfter, Bound: o.Bound, Predicted: o.Predicted, Note: d.Reason.String(), Class: d.Class}
+	if !d.Admit {
+		out.Reason = d.Reason.Refusal()
+		if asked {
+			c.promises.Refused++
 		}
+		return out
 	}
-	return best
-}
-
-// see makes the engine of what the simulator shows of a worker, with its share of the queue.
-func (c *control) see(a *sim.Arrival, best int) {
-	w := &a.Pool.Workers[best]
-	l := &c.cfg.Latency
-	e := &c.engine
-	*e = predictor.Engine{Profile: c.profile, Plan: c.cfg.Batch, Running: e.Running[:0], Waiting: e.Waiting[:0], FreePages: w.Usage.FreePages,
-		Delay:  l.Request + l.Append + l.Dispatch + l.Token,
-		Enter:  l.Request + l.Append + l.Dispatch,
-		Refill: l.Token + l.Append + l.Dispatch}
-	if !w.Idle {
-		e.StepLeft = max(1, w.StepSince+w.Step-a.Now)
+	if h.promised = d.Class == schema.Guaranteed; h.promised {
+		c.promises.Given++
 	}
-	slices.SortFunc(w.Requests, func(x, y sim.Running) int { return x.Index - y.Index })
-	for i := range w.Requests {
-		r := &w.Requests[i]
-		s := c.sequence(r.Class, r.Kind, r.PromptTokens, r.CapTokens, a.Now-r.Arrived)
-		s.PrefillTokens, s.OutputTokens, s.Guaranteed = int32(r.PrefillTokens), int32(r.OutputTokens), c.promised[r.Index]
-		e.Running = append(e.Running, s)
-	}
-	for i := best; i < len(a.Pool.Queue); i += len(a.Pool.Workers) {
-		q := &a.Pool.Queue[i]
-		s := c.sequence(q.Class, q.Kind, q.PromptTokens, q.CapTokens, a.Now-q.Arrived)
-		s.Guaranteed = c.promised[q.Index]
-		e.Waiting = append(e.Waiting, s)
-	}
-}
-
-// load counts the pool.
-func (c *control) load(a *sim.Arrival) admission.Load {
-	l := admission.Load{Workers: len(a.Pool.Workers), Waiting: a.Pool.Waiting, Tokens: int64(a.Pool.WaitingPromptTokens) + int64(a.Pool.WaitingCapTokens)}
-	for i := range a.Pool.Workers {
-		for _, r := range a.Pool.Workers[i].Requests {
-			l.Tokens += int64(r.PrefillTokens) + int64(max(0, r.CapTokens-r.OutputTokens))
-		}
-	}
-	for len(c.ended) > 0 && c.ended[0] < a.Now-lately {
-		c.ended = c.ended[1:]
-	}
-	if n := len(c.ended); n > 0 {
-		l.Wait = time.Duration(l.Waiting) * lately / time.Duration(n)
-	}
-	return l
+	c.held[a.Index] = h
+	return out
 }
 
 // end is what the sink does with a record.
-func (c *control) end(r *record.Request) {
-	delete(c.promised, r.Index)
+func (c *Control) end(r *record.Request) {
+	now := r.Intended + r.E2E
+	if r.Outcome == record.OK {
+		c.ended = append(c.ended, now)
+	}
+	h, ok := c.held[r.Index]
+	if !ok {
+		return // refused, or nobody was asked
+	}
+	delete(c.held, r.Index)
+	if h.promised {
+		c.promises.end(r, h.slo)
+	}
 	if c.seen != nil {
 		c.seen.end(r)
 	}
-	e := online.Ending{E2E: r.E2E, Tokens: int32(r.OutputTokens), Cut: r.OutputTokens >= r.CapTokens}
-	now := r.Intended + r.E2E
+	e := online.Ending{E2E: r.E2E, Tokens: int32(r.OutputTokens), Cut: int32(r.OutputTokens) >= h.limit}
 	switch r.Outcome {
 	case record.OK:
-		c.ended = append(c.ended, now)
 	case record.Timeout:
 		e.How = online.Left
 	case record.Censored:
 		return
 	default:
-		e.How = online.Dropped // of one that was refused nobody knows
+		e.How = online.Dropped
 	}
-	if c.controller != nil {
-		c.controller.End(uint64(r.Index), e, now)
+	if d := c.desks[h.ingress]; d.controller != nil {
+		d.controller.End(uint64(r.Index), e, now)
 	}
 }
