@@ -22,6 +22,8 @@ type DispatchItem struct {
 	Attempt uint32 `json:"attempt"` // from 1
 	// Budget is what is left of the deadline now; 0 is no deadline, negative is late already.
 	Budget time.Duration `json:"budget_ns,omitempty"`
+	// TTFTBudget is that of the first token; 0 also once an earlier attempt gave it.
+	TTFTBudget time.Duration `json:"ttft_budget_ns,omitempty"`
 	// Resume holds tokens that earlier attempts already sent: the worker prefills prompt + Resume and goes on.
 	Resume Tokens `json:"resume,omitempty"`
 	// Request is the encoded Request as the ingress published it.

@@ -71,6 +71,11 @@ func fixtures() map[string]Body {
 				{Attempt: 1, Budget: -time.Millisecond, Request: json.RawMessage(`{"v":1,"request_id":"` + string(idB) + `"}`)},
 			},
 		},
+		"dispatch_objectives": &Dispatch{
+			V: 1, Pool: "default", Epoch: 4711, Items: []DispatchItem{
+				{Attempt: 1, Budget: 1500 * time.Millisecond, TTFTBudget: -time.Millisecond, Request: json.RawMessage(`{"v":1,"request_id":"` + string(idA) + `"}`)},
+			},
+		},
 		"dispatch_reply": &DispatchReply{
 			V: 1, Worker: "w-51", Epoch: 4711,
 			Verdicts: []Verdict{VerdictAccepted, VerdictDuplicate, VerdictFull, VerdictDraining, VerdictStaleEpoch, VerdictInvalid},
