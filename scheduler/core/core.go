@@ -37,6 +37,7 @@ type Core struct {
 	out       outbox
 	rd, spare Ready
 	waiting   int32 // requests in lanes
+	expiring  int   // of them, that end when they cannot meet their objectives any more
 	number    uint64
 
 	cancelling []*request // at workers, to be asked again
@@ -246,12 +247,18 @@ func (c *Core) lane(model string) *lane {
 func (c *Core) wait(r *request) {
 	r.state = waiting
 	c.waiting++
+	if r.expires() {
+		c.expiring++
+	}
 	c.lane(r.Model).push(r)
 }
 
 // unwait takes a waiting request out of its lane.
 func (c *Core) unwait(r *request) {
 	c.waiting--
+	if r.expires() {
+		c.expiring--
+	}
 	c.lane(r.Model).remove(r)
 }
 

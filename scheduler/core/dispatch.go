@@ -7,7 +7,7 @@ import (
 )
 
 // bind lets requests leave the queue for workers that have room now, in order. Nobody overtakes a head that will fit
-// once somebody has finished.
+// once somebody has finished; one that cannot meet its objectives any more is found out when it is the head.
 func (c *Core) bind(now int64) {
 	for _, l := range c.order {
 		for len(l.heap) > 0 && len(c.out.gathering) < c.cfg.MaxGroup {
@@ -17,7 +17,16 @@ func (c *Core) bind(now int64) {
 				c.timeout(r, now)
 				continue
 			}
-			w, never := c.choose(l, r)
+			if c.doomed(l, r, now) {
+				if r.expires() {
+					c.unwait(r)
+					c.tooLate(r, now)
+				} else {
+					l.demote(r)
+				}
+				continue
+			}
+			w, never := c.choose(l, r, now)
 			if never {
 				l.park(r)
 				continue
@@ -41,7 +50,16 @@ func (c *Core) bind(now int64) {
 
 // choose returns the worker for a request, nil if none has room now. never is true if workers serve its model and not
 // one of them could hold it even if it were empty.
-func (c *Core) choose(l *lane, r *request) (best *worker, never bool) {
+func (c *Core) choose(l *lane, r *request, now int64) (best *worker, never bool) {
+	best, never = c.roomiest(l, r, false)
+	if best == nil && !never && r.Class == schema.Guaranteed && !r.late && c.pressed(l, r, now) {
+		best, _ = c.roomiest(l, r, true)
+	}
+	return best, never
+}
+
+// roomiest is choose among those that have room, or, if over is set, that have it once best effort gives way.
+func (c *Core) roomiest(l *lane, r *request, over bool) (best *worker, never bool) {
 	var lowest float64
 	open, able := false, false
 	for _, w := range l.workers {
@@ -53,11 +71,16 @@ func (c *Core) choose(l *lane, r *request) (best *worker, never bool) {
 			continue
 		}
 		able = true
-		if !w.room(r) {
+		taken, pages := len(w.reqs), w.pages
+		if over {
+			taken, pages = w.promised, w.promisedPages
+		}
+		need := w.need(r)
+		if w.blocked || taken >= int(w.slots) || w.kvPages > 0 && int64(pages)+need > int64(w.kvPages) {
 			continue
 		}
-		score := c.cfg.Placement.Score(&r.Request, Load{Worker: w.id, Slots: w.slots, InFlight: int32(len(w.reqs)),
-			KVPages: w.kvPages, Pages: w.pages, Need: int32(w.need(r))})
+		score := c.cfg.Placement.Score(&r.Request, Load{Worker: w.id, Slots: w.slots, InFlight: int32(taken),
+			KVPages: w.kvPages, Pages: pages, Need: int32(need)})
 		if score < lowest || best == nil && score == score {
 			best, lowest = w, score
 		}
@@ -101,7 +124,7 @@ func (c *Core) send(now int64) {
 			n++
 			r.state, r.sent = sending, true
 			w.batch = append(w.batch, r)
-			w.items = append(w.items, schema.DispatchItem{Attempt: r.attempt, Budget: r.left(now), Resume: r.resume, Request: r.Body})
+			w.items = append(w.items, schema.DispatchItem{Attempt: r.attempt, Budget: r.left(now), TTFTBudget: r.firstLeft(now), Resume: r.resume, Request: r.Body})
 			w.waited = append(w.waited, time.Duration(max(now-r.since, 0)))
 		}
 		w.sendq = append(w.sendq[:0], w.sendq[n:]...)

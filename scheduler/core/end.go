@@ -138,27 +138,32 @@ func (c *Core) timeout(r *request, now int64) {
 	c.end(r, schema.Failed, string(schema.FailedTimeout), "waited "+seconds(now-r.since)+" in the queue", now)
 }
 
-// expire ends what has waited too long.
+// expire ends what has waited too long, and what is to end because it cannot meet its objectives any more.
 func (c *Core) expire(now int64) {
-	if c.cfg.MaxQueueWait <= 0 {
+	if c.cfg.MaxQueueWait <= 0 && c.expiring == 0 {
 		return
 	}
-	var late []*request
+	var over []*request
 	for _, l := range c.order {
-		for i := range l.heap {
-			if r := l.heap[i].req; c.overdue(r, now) {
-				late = append(late, r)
+		look := func(r *request) {
+			if c.overdue(r, now) || r.expires() && c.doomed(l, r, now) {
+				over = append(over, r)
 			}
+		}
+		for i := range l.heap {
+			look(l.heap[i].req)
 		}
 		for _, r := range l.parked {
-			if c.overdue(r, now) {
-				late = append(late, r)
-			}
+			look(r)
 		}
 	}
-	for _, r := range bySeq(late) {
+	for _, r := range bySeq(over) {
 		c.unwait(r)
-		c.timeout(r, now)
+		if c.overdue(r, now) {
+			c.timeout(r, now)
+		} else {
+			c.tooLate(r, now)
+		}
 	}
 }
 

@@ -37,7 +37,7 @@ func (c *Core) Check() error {
 		queued += l.len()
 		for i := range l.heap {
 			r := l.heap[i].req
-			if r.state != waiting || r.place != i || r.parked || l.heap[i].front != r.front || l.heap[i].rank != r.rank || l.heap[i].seq != r.Seq {
+			if r.state != waiting || r.place != i || r.parked || l.heap[i].group != r.group() || l.heap[i].rank != r.rank || l.heap[i].seq != r.Seq {
 				return fmt.Errorf("lane %s: heap[%d] is %+v of %s", l.model, i, l.heap[i], stateNames[r.state])
 			}
 			if i > 0 && l.heap[i].before(&l.heap[(i-1)/2]) {
@@ -53,9 +53,18 @@ func (c *Core) Check() error {
 	if queued != int(c.waiting) {
 		return fmt.Errorf("%d in lanes, counted %d", queued, c.waiting)
 	}
+	expiring := 0
+	for _, r := range c.requests {
+		if r.state == waiting && r.expires() {
+			expiring++
+		}
+	}
+	if expiring != c.expiring {
+		return fmt.Errorf("%d in lanes end by their deadlines, counted %d", expiring, c.expiring)
+	}
 	booked := 0
 	for _, w := range c.fleet {
-		pages, binds := int32(0), false
+		pages, promisedPages, promised, binds := int32(0), int32(0), 0, false
 		for i, r := range w.reqs {
 			if r.worker != w || r.slot != i {
 				return fmt.Errorf("worker %s: booked[%d] is not its own", w.id, i)
@@ -68,13 +77,21 @@ func (c *Core) Check() error {
 				return fmt.Errorf("worker %s has booked a request that is %s", w.id, stateNames[r.state])
 			}
 			pages += r.pages
+			if r.Class == schema.Guaranteed {
+				promised++
+				promisedPages += r.pages
+			}
 		}
 		booked += len(w.reqs)
 		if pages != w.pages {
 			return fmt.Errorf("worker %s: %d pages booked, counted %d", w.id, pages, w.pages)
 		}
-		if binds && (len(w.reqs) > int(w.slots) || w.kvPages > 0 && w.pages > w.kvPages) {
-			return fmt.Errorf("worker %s: %d of %d slots and %d of %d pages bound", w.id, len(w.reqs), w.slots, w.pages, w.kvPages)
+		if promised != w.promised || promisedPages != w.promisedPages {
+			return fmt.Errorf("worker %s: %d booked and %d pages are guaranteed, counted %d and %d", w.id, promised, promisedPages, w.promised, w.promisedPages)
+		}
+		others, othersPages := len(w.reqs)-promised, w.pages-promisedPages
+		if binds && (max(promised, others) > int(w.slots) || w.kvPages > 0 && max(promisedPages, othersPages) > w.kvPages) {
+			return fmt.Errorf("worker %s: %d and %d of %d slots and %d and %d of %d pages bound", w.id, promised, others, w.slots, promisedPages, othersPages, w.kvPages)
 		}
 	}
 	for id, r := range c.requests {

@@ -3,6 +3,9 @@ package core
 import (
 	"cmp"
 	"slices"
+
+	"github.com/cadence-slo/cadence/predictor/deadline"
+	"github.com/cadence-slo/cadence/schema"
 )
 
 // lane is the queue of one model: a binary heap of waiting requests, those that no worker of today could ever hold, and
@@ -12,19 +15,64 @@ type lane struct {
 	heap    []waiter
 	parked  []*request
 	workers []*worker
+	speed   deadline.Speed // of the fastest of them, in each respect
+}
+
+// join makes a worker one of the lane's, and leave no longer.
+func (l *lane) join(w *worker) {
+	l.workers = insertSorted(l.workers, w, workerID)
+	l.measure()
+}
+
+func (l *lane) leave(w *worker) {
+	l.workers = removeSorted(l.workers, w, workerID)
+	l.measure()
+}
+
+// measure finds the fastest.
+func (l *lane) measure() {
+	l.speed = deadline.Speed{}
+	for i, w := range l.workers {
+		if i == 0 {
+			l.speed = w.speed
+		}
+		l.speed = l.speed.Min(w.speed)
+	}
+}
+
+// group is what goes before the rank of the order.
+type group uint8
+
+const (
+	neverRan   group = 1 << iota
+	bestEffort       // goes behind all that is guaranteed
+	late             // goes behind all that can meet its objectives
+)
+
+func (r *request) group() (g group) {
+	if !r.front {
+		g |= neverRan
+	}
+	if r.Class != schema.Guaranteed {
+		g |= bestEffort
+	}
+	if r.late {
+		g |= late
+	}
+	return g
 }
 
 // waiter keeps the keys of the heap beside each other in memory: a pick in a queue of 100,000 touches 34 of them.
 type waiter struct {
-	front bool
+	group group
 	rank  int64
 	seq   uint64
 	req   *request
 }
 
 func (a *waiter) before(b *waiter) bool {
-	if a.front != b.front {
-		return a.front
+	if a.group != b.group {
+		return a.group < b.group
 	}
 	if a.rank != b.rank {
 		return a.rank < b.rank
@@ -36,7 +84,7 @@ func (l *lane) len() int { return len(l.heap) + len(l.parked) }
 
 func (l *lane) push(r *request) {
 	r.parked = false
-	l.heap = append(l.heap, waiter{r.front, r.rank, r.Seq, r})
+	l.heap = append(l.heap, waiter{r.group(), r.rank, r.Seq, r})
 	l.up(len(l.heap) - 1)
 }
 
@@ -62,6 +110,13 @@ func (l *lane) remove(r *request) {
 		l.down(i)
 		l.up(i)
 	}
+}
+
+// demote puts a waiting request behind all that can meet their objectives.
+func (l *lane) demote(r *request) {
+	l.remove(r)
+	r.late = true
+	l.push(r)
 }
 
 // park takes the head out of the way of the others.

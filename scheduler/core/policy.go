@@ -12,7 +12,8 @@ import (
 // Order decides who waits for whom. It is pure and must not keep the request.
 type Order interface {
 	// Rank returns a request's place in the queue, lowest first; it is asked once, when the request arrives. Requests
-	// of equal rank go in the order of REQUESTS.
+	// of equal rank go in the order of REQUESTS. Before it count whether a request can still meet its objectives, whether
+	// it is guaranteed, and whether it ran already.
 	Rank(r *Request) int64
 }
 
@@ -69,9 +70,9 @@ func OrderOf(name string) (Order, error) {
 type Load struct {
 	Worker   schema.WorkerID
 	Slots    int32 // requests it takes at once, > 0
-	InFlight int32 // requests bound to it, in [0, Slots)
+	InFlight int32 // requests bound to it, in [0, Slots); for one that best effort is to give way to, only those that are guaranteed
 	KVPages  int32 // 0 is unknown
-	Pages    int32 // reserved by the peaks of those in flight
+	Pages    int32 // reserved by the peaks of those
 	Need     int32 // pages of the request to be placed
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/scheduler/core"
 	"github.com/cadence-slo/cadence/schema"
 	"pgregory.net/rapid"
@@ -42,6 +43,7 @@ type fakeWorker struct {
 	seen     map[string]bool // attempts that it took
 	outbox   []schema.Event  // not stored yet
 	used     int32
+	promised [2]int32                    // requests and pages that are guaranteed
 	verdicts map[uint64][]schema.Verdict // by dispatch; not sent yet
 }
 
@@ -50,6 +52,7 @@ type job struct {
 	ingress schema.IngressID
 	have    int32 // tokens so far, those of earlier attempts included
 	pages   int32
+	class   schema.Class
 }
 
 // fakeIngress keeps to the ingress's side of the protocol.
@@ -140,7 +143,8 @@ func (f *fleet) take(w *fakeWorker, d core.Dispatch) []schema.Verdict {
 			out = append(out, schema.VerdictDuplicate)
 		case w.draining:
 			out = append(out, schema.VerdictDraining)
-		case len(w.owned) >= int(w.slots) || w.used+pages > w.pages:
+		case q.Class == schema.Guaranteed && (w.promised[0] >= w.slots || w.promised[1]+pages > w.pages),
+			q.Class != schema.Guaranteed && (len(w.owned) >= int(w.slots) || w.used+pages > w.pages):
 			out = append(out, schema.VerdictFull)
 		default:
 			f.begin(w, id, it, q, pages)
@@ -167,8 +171,12 @@ func (f *fleet) begin(w *fakeWorker, id schema.RequestID, it schema.DispatchItem
 			}
 		}
 	}
-	w.owned[id] = &job{it.Attempt, q.Ingress, int32(len(it.Resume)), pages}
+	w.owned[id] = &job{it.Attempt, q.Ingress, int32(len(it.Resume)), pages, q.Class}
 	w.used += pages
+	if q.Class == schema.Guaranteed {
+		w.promised[0]++
+		w.promised[1] += pages
+	}
 }
 
 // emit gives a request its next token, or ends it. What does not reach the ingress now comes with the next, or never.
@@ -192,6 +200,10 @@ func (f *fleet) end(w *fakeWorker, id schema.RequestID, t schema.Type, reason st
 	j := w.owned[id]
 	delete(w.owned, id)
 	w.used -= j.pages
+	if j.class == schema.Guaranteed {
+		w.promised[0]--
+		w.promised[1] -= j.pages
+	}
 	w.outbox = append(w.outbox, schema.Event{Type: t, Request: id, Attempt: j.attempt, Worker: w.id, Pool: pool, Reason: reason, Source: string(w.id)})
 }
 
@@ -255,6 +267,8 @@ func TestAnyHistoryEndsEveryRequestOnce(t *testing.T) {
 	})
 }
 
+var onDeadline = []schema.OnDeadline{"", schema.OnDeadlineDemote, schema.OnDeadlineContinue, schema.OnDeadlineCancel}
+
 func (f *fleet) actions() map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"request": func(t *rapid.T) {
@@ -266,7 +280,8 @@ func (f *fleet) actions() map[string]func(*rapid.T) {
 			f.requests++
 			q := core.Request{ID: rid(f.requests), Model: rapid.SampledFrom([]string{"m", "m", "m", "n"}).Draw(t, "model"), Tenant: "t", Ingress: id, Kind: schema.KindChat,
 				PromptTokens: rapid.Int32Range(1, 200).Draw(t, "prompt"), MaxTokens: rapid.Int32Range(1, 100).Draw(t, "max"),
-				Budget: time.Duration(rapid.IntRange(0, 5).Draw(t, "budget")) * time.Second}
+				Budget: time.Duration(rapid.IntRange(0, 5).Draw(t, "budget")) * time.Second, TTFTBudget: time.Duration(rapid.IntRange(0, 2).Draw(t, "ttft")) * time.Second,
+				Class: rapid.SampledFrom([]schema.Class{"", schema.BestEffort, schema.Guaranteed}).Draw(t, "class"), OnDeadline: rapid.SampledFrom(onDeadline).Draw(t, "late")}
 			f.poison[q.ID] = rapid.IntRange(0, 15).Draw(t, "poison") == 0
 			in.answers[q.ID] = &answer{}
 			f.add(q)
@@ -303,6 +318,10 @@ func (f *fleet) actions() map[string]func(*rapid.T) {
 				}
 				f.tail()
 			}
+		},
+		"speed": func(t *rapid.T) {
+			f.c.SetSpeed(f.anyWorker(t), deadline.Speed{Step: time.Duration(rapid.IntRange(0, 50).Draw(t, "step")) * time.Millisecond,
+				PrefillToken: time.Duration(rapid.IntRange(0, 5).Draw(t, "prefill")) * time.Millisecond})
 		},
 		"all goes well": func(*rapid.T) {
 			for range 3 {

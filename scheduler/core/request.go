@@ -3,6 +3,7 @@ package core
 import (
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/schema"
 )
 
@@ -16,7 +17,10 @@ type Request struct {
 	Class        schema.Class
 	PromptTokens int32
 	MaxTokens    int32
+	MinTokens    int32         // that it generates at least; 0 is 1
 	Budget       time.Duration // deadline left at StoredAt; 0 is none
+	TTFTBudget   time.Duration // that of the first token; 0 is none
+	OnDeadline   schema.OnDeadline
 	Grace        time.Duration
 	Seq          uint64 // in REQUESTS
 	StoredAt     int64  // JetStream's store time, ns UTC
@@ -26,19 +30,26 @@ type Request struct {
 
 // NewRequest takes what matters of a decoded request. Nothing of r is kept but its strings.
 func NewRequest(r *schema.Request, seq uint64, storedAt int64, body []byte) Request {
-	return Request{
+	q := Request{
 		ID: r.ID, Model: r.Model, Tenant: r.Tenant, Ingress: r.Ingress, Kind: r.Kind, Class: r.Class,
-		PromptTokens: int32(len(r.Prompt)), MaxTokens: r.MaxTokens, Budget: r.Budget, Grace: r.Grace,
-		Seq: seq, StoredAt: storedAt, Body: body,
+		PromptTokens: int32(len(r.Prompt)), MaxTokens: r.MaxTokens, Budget: r.Budget, TTFTBudget: r.TTFTBudget, OnDeadline: r.OnDeadline,
+		Grace: r.Grace, Seq: seq, StoredAt: storedAt, Body: body,
 	}
+	if r.IgnoreEOS && len(r.Stop) == 0 && r.Grammar == "" {
+		q.MinTokens = r.MaxTokens
+	}
+	return q
 }
 
 // left returns what is left of the deadline: 0 is no deadline, negative is late already.
-func (r *Request) left(now int64) time.Duration {
-	if r.Budget <= 0 {
+func (r *Request) left(now int64) time.Duration { return r.remains(r.Budget, now) }
+
+// remains returns what is left of a budget.
+func (r *Request) remains(budget time.Duration, now int64) time.Duration {
+	if budget <= 0 {
 		return 0
 	}
-	if d := r.Budget - time.Duration(now-r.StoredAt); d != 0 {
+	if d := budget - time.Duration(now-r.StoredAt); d != 0 {
 		return d
 	}
 	return -1
@@ -74,6 +85,7 @@ type request struct {
 	state   state
 	rank    int64
 	front   bool  // goes before those that never ran
+	late    bool  // was found to be unable to meet its objectives, and demoted
 	since   int64 // in the queue
 	attempt uint32
 	losses  uint32
@@ -103,6 +115,22 @@ type request struct {
 
 // peak is the largest number of tokens that it can hold in the KV cache.
 func (r *request) peak() int64 { return int64(r.PromptTokens) + int64(r.MaxTokens) }
+
+// firstLeft returns what is left of the deadline of the first token: 0 also if an earlier attempt gave it.
+func (r *request) firstLeft(now int64) time.Duration {
+	if len(r.resume) > 0 {
+		return 0
+	}
+	return r.remains(r.TTFTBudget, now)
+}
+
+// objectives returns what is left of both.
+func (r *request) objectives(now int64) deadline.Left {
+	return deadline.Left{E2E: r.left(now), TTFT: r.firstLeft(now)}
+}
+
+// prefill is how many tokens a worker has to compute, if none of them is cached.
+func (r *request) prefill() int { return int(r.PromptTokens) + len(r.resume) }
 
 // mayRun reports whether only its worker may end it.
 func (r *request) mayRun() bool {

@@ -4,16 +4,16 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/scheduler/core"
 	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/schema/schematest"
 )
 
 var update = flag.Bool("update", false, "write what the scenarios do into testdata instead of comparing")
@@ -23,7 +23,8 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 //	config KEY=VALUE…           before anything else: max_attempts, max_queue_wait, max_group, max_batch_bytes
 //	worker ID [model=m slots=2 pages=0 page_tokens=16 context=0 draining=false]     a heartbeat; the first stores worker_up
 //	ingress ID…                 heartbeats
-//	request N… [model=m prompt=10 max=10 budget=0 grace=0 ingress=i1]               stored in REQUESTS, and read
+//	request N… [model=m prompt=10 max=10 budget=0 grace=0 ingress=i1 class= ttft=0 late= min=0]   stored in REQUESTS, and read
+//	speed ID STEP [prefill=0]   of a worker's engine
 //	store                       the append in flight is stored
 //	tail                        the log is read to its end
 //	go                          store and tail until there is nothing more to do
@@ -42,26 +43,7 @@ var update = flag.Bool("update", false, "write what the scenarios do into testda
 //
 // `go test ./scheduler/core -run Scenarios -update` writes the output lines anew: read the diff.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, string(want))
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(want) {
-				t.Errorf("%s differs; got:\n%s", file, got)
-			}
-		})
-	}
+	schematest.Scenarios(t, "testdata/*.txt", *update, replay)
 }
 
 // script is a scenario that is being played.
@@ -183,12 +165,15 @@ func (s *script) do(line string) {
 			Slots: s.int("slots", 2), KVPages: s.int("pages", 0), PageTokens: s.int("page_tokens", 16),
 			ContextTokens: s.int("context", 0), Draining: s.option("draining", "") == "true"}
 		w.c.WorkerState(s.beats[id], w.now)
+	case "speed":
+		w.c.SetSpeed(schema.WorkerID(s.names[0]), deadline.Speed{Step: parseDuration(s.t, s.names[1]), PrefillToken: s.duration("prefill", 0)})
 	case "ingress":
 		s.heartbeats(s.names)
 	case "request":
 		q := core.Request{Model: s.option("model", "m"), Tenant: "t", Ingress: schema.IngressID(s.option("ingress", "i1")),
 			Kind: schema.KindChat, PromptTokens: s.int("prompt", 10), MaxTokens: s.int("max", 10),
-			Budget: s.duration("budget", 0), Grace: s.duration("grace", 0)}
+			Budget: s.duration("budget", 0), Grace: s.duration("grace", 0), Class: schema.Class(s.option("class", "")),
+			TTFTBudget: s.duration("ttft", 0), OnDeadline: schema.OnDeadline(s.option("late", "")), MinTokens: s.int("min", 0)}
 		for _, n := range s.names {
 			q.ID = s.id(n)
 			w.add(q)

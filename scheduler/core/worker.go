@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/schema"
 )
 
@@ -13,6 +14,7 @@ type worker struct {
 	id    schema.WorkerID
 	model string
 	lane  *lane // of the model; nil until a heartbeat named it
+	speed deadline.Speed
 
 	slots, contextTokens, pageTokens, kvPages int32 // of its last heartbeat; slots 0 takes nothing
 
@@ -25,6 +27,9 @@ type worker struct {
 
 	reqs  []*request // booked
 	pages int32      // reserved
+	// Of both, what is guaranteed.
+	promised      int
+	promisedPages int32
 
 	sendq  []*request // due, in order; entries of another state are stale
 	batch  []*request // in the unanswered dispatch
@@ -52,18 +57,25 @@ func (w *worker) able(r *request) bool {
 	return (w.contextTokens <= 0 || r.peak() <= int64(w.contextTokens)) && (w.kvPages <= 0 || w.need(r) <= int64(w.kvPages))
 }
 
-// room reports whether the worker can take the request now.
-func (w *worker) room(r *request) bool {
-	return !w.blocked && len(w.reqs) < int(w.slots) && (w.kvPages <= 0 || int64(w.pages)+w.need(r) <= int64(w.kvPages))
+func (w *worker) book(r *request) {
+	r.worker, r.slot = w, len(w.reqs)
+	w.reqs = append(w.reqs, r)
+	if r.Class == schema.Guaranteed {
+		w.promised++
+	}
+	w.reserve(r)
 }
 
-func (w *worker) book(r *request) {
-	r.worker, r.slot, r.pages = w, len(w.reqs), 0
+// reserve takes the pages of a booked request.
+func (w *worker) reserve(r *request) {
+	r.pages = 0
 	if w.kvPages > 0 {
 		r.pages = int32(w.need(r))
 	}
 	w.pages += r.pages
-	w.reqs = append(w.reqs, r)
+	if r.Class == schema.Guaranteed {
+		w.promisedPages += r.pages
+	}
 }
 
 // unbook gives back what a request reserved, if it did.
@@ -78,6 +90,10 @@ func (r *request) unbook() {
 	w.reqs[last] = nil
 	w.reqs = w.reqs[:last]
 	w.pages -= r.pages
+	if r.Class == schema.Guaranteed {
+		w.promised--
+		w.promisedPages -= r.pages
+	}
 	r.worker, r.pages, r.sent = nil, 0, false
 }
 
@@ -91,11 +107,11 @@ func (c *Core) WorkerState(s *schema.WorkerState, now int64) {
 	w.blocked, w.nobodySince = false, 0
 	if w.lane == nil || w.model != s.Model {
 		if w.lane != nil {
-			w.lane.workers = removeSorted(w.lane.workers, w, workerID)
+			w.lane.leave(w)
 		}
 		w.model, w.lane = s.Model, c.lane(s.Model)
 		if !w.condemned {
-			w.lane.workers = insertSorted(w.lane.workers, w, workerID)
+			w.lane.join(w)
 		}
 	}
 	grown := s.Slots > 0 && w.slots == 0 || s.ContextTokens != w.contextTokens || s.KVPages != w.kvPages || s.PageTokens != w.pageTokens || w.draining && !s.Draining
@@ -103,17 +119,26 @@ func (c *Core) WorkerState(s *schema.WorkerState, now int64) {
 	w.slots, w.contextTokens, w.draining = s.Slots, s.ContextTokens, s.Draining
 	w.pageTokens, w.kvPages = s.PageTokens, s.KVPages
 	if rebook { // requests were booked before their worker had told its page size
-		w.pages = 0
+		w.pages, w.promisedPages = 0, 0
 		for _, r := range w.reqs {
-			r.pages = 0
-			if w.kvPages > 0 {
-				r.pages = int32(w.need(r))
-			}
-			w.pages += r.pages
+			w.reserve(r)
 		}
 	}
 	if grown {
 		w.lane.unpark()
+	}
+}
+
+// SetSpeed says how fast a worker's engine is at its fastest; the zero value is not known, as it is before the first call. Where a
+// prompt may turn out to be cached there, PrefillToken should be 0. A worker that is not known is passed over.
+func (c *Core) SetSpeed(id schema.WorkerID, s deadline.Speed) {
+	w := c.workers[id]
+	if w == nil || w.speed == s {
+		return
+	}
+	w.speed = s
+	if w.lane != nil {
+		w.lane.measure()
 	}
 }
 
@@ -135,7 +160,7 @@ func (c *Core) condemn(w *worker, why string, now int64) {
 	}
 	w.condemned = true
 	if w.lane != nil {
-		w.lane.workers = removeSorted(w.lane.workers, w, workerID)
+		w.lane.leave(w)
 	}
 	c.out.add(schema.Event{Type: schema.WorkerDown, Time: now, Source: c.cfg.Source, Pool: c.cfg.Pool, Model: w.model,
 		Worker: w.id, Reason: string(schema.DownLost), Message: why}, nil)
@@ -146,7 +171,7 @@ func (c *Core) lose(w *worker, now int64) {
 	delete(c.workers, w.id)
 	c.fleet = removeSorted(c.fleet, w, workerID)
 	if w.lane != nil {
-		w.lane.workers = removeSorted(w.lane.workers, w, workerID)
+		w.lane.leave(w)
 	}
 	c.rd.Gone = append(c.rd.Gone, w.id)
 	for _, r := range bySeq(w.reqs) {
