@@ -41,10 +41,13 @@ type book struct {
 	draining bool
 	slots    int // taken
 	pages    int // reserved
-	next     batch.ID
-	live     map[schema.RequestID]*run
-	ended    memory
-	mail     []mail
+	// Of both, what is guaranteed.
+	promised, promisedPages int
+
+	next  batch.ID
+	live  map[schema.RequestID]*run
+	ended memory
+	mail  []mail
 }
 
 func newBook(pool string, vocab, remember int, plan batch.Config) *book {
@@ -107,19 +110,30 @@ func (b *book) offer(l *life, d *schema.Dispatch, now time.Duration, over bool, 
 	return reply
 }
 
-func (b *book) accept(r *run, over bool) schema.Verdict {
+func (b *book) accept(r *run, dead bool) schema.Verdict {
 	old := b.live[r.req.ID]
 	if old != nil && r.attempt <= old.attempt || r.attempt <= b.ended.last(r.req.ID) {
 		return schema.VerdictDuplicate
 	}
-	if b.draining || over || r.life != b.life {
+	if b.draining || dead || r.life != b.life {
 		return schema.VerdictDraining
 	}
 	slots, pages := b.slots+1, b.pages+r.pages
 	if old != nil {
 		slots, pages = slots-1, pages-old.pages
 	}
-	if slots > b.plan.MaxBatch || pages > b.plan.Promises() {
+	promised, promisedPages := b.promised, b.promisedPages
+	if old.guaranteed() {
+		promised, promisedPages = promised-1, promisedPages-old.pages
+	}
+	if r.guaranteed() {
+		promised, promisedPages = promised+1, promisedPages+r.pages
+	}
+	over := slots > b.plan.MaxBatch || pages > b.plan.Promises()
+	if r.guaranteed() { // best effort will give way to it
+		over = promised > b.plan.MaxBatch || promisedPages > b.plan.Promises()
+	}
+	if over {
 		return schema.VerdictFull
 	}
 	if old != nil { // the scheduler has given that attempt up
@@ -128,7 +142,7 @@ func (b *book) accept(r *run, over bool) schema.Verdict {
 	}
 	b.next++
 	r.id = b.next
-	b.slots, b.pages = slots, pages
+	b.slots, b.pages, b.promised, b.promisedPages = slots, pages, promised, promisedPages
 	b.live[r.req.ID] = r
 	b.mail = append(b.mail, mail{kind: mailAdd, run: r})
 	return schema.VerdictAccepted
@@ -152,6 +166,10 @@ func (b *book) release(r *run) {
 	b.ended.add(r.req.ID, r.attempt)
 	b.slots--
 	b.pages -= r.pages
+	if r.guaranteed() {
+		b.promised--
+		b.promisedPages -= r.pages
+	}
 	poke(b.changed)
 	if b.draining && b.slots == 0 {
 		poke(b.wake)
@@ -197,6 +215,7 @@ func (b *book) begin(l *life) {
 	}
 	clear(b.mail)
 	b.mail, b.slots, b.pages, b.life = b.mail[:0], 0, 0, l
+	b.promised, b.promisedPages = 0, 0
 }
 
 // standing is what a heartbeat tells.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
@@ -170,7 +171,10 @@ func (e *engine) add(r *run) {
 	if e.shareAll {
 		q.Scope = ""
 	}
-	q.Promise(r.req.Class, r.arrived, r.budget)
+	if r.req.IgnoreEOS && len(r.req.Stop) == 0 && r.req.Grammar == "" {
+		q.MinNew = r.maxNew
+	}
+	q.Promise(batch.Promise{Class: r.req.Class, OnDeadline: r.req.OnDeadline, Left: deadline.Left{E2E: r.budget, TTFT: r.firstBudget}}, r.arrived)
 	if err := e.plan.Add(q, e.now()); err != nil {
 		e.end(r, &batch.Outcome{ID: r.id, Kind: batch.KindFailed, Seq: -1, Err: err}, "")
 	}
@@ -400,6 +404,9 @@ func (e *engine) tell(r *run, o *batch.Outcome, reason string) {
 	case batch.KindFailed:
 		n.typ, n.reason, n.message = schema.Failed, string(schema.FailedEngine), o.Err.Error()
 		b.fault = &schema.Error{Code: schema.FailedEngine, Message: o.Err.Error()}
+	case batch.KindDeadline:
+		n.typ, n.reason, n.message = schema.Failed, string(schema.FailedDeadline), "could not be in time any more"
+		b.fault = &schema.Error{Code: schema.FailedDeadline, Message: n.message}
 	case batch.KindCancelled:
 		n.typ, n.reason = schema.Cancelled, reason
 		b.fault = &schema.Error{Code: schema.FailedCancelled, Message: reason}

@@ -22,6 +22,8 @@ type run struct {
 	pages   int           // of the peak
 	arrived time.Duration // on the worker's clock
 	budget  time.Duration // what was left of the deadline then; 0: there is none
+	// firstBudget is that of the first token.
+	firstBudget time.Duration
 
 	// gone: nobody is to hear of this attempt any more. Set under the book's mutex.
 	gone atomic.Bool
@@ -43,7 +45,7 @@ type run struct {
 
 // newRun reads an item of a dispatch for an engine. Its error is for the log: the item gets VerdictInvalid.
 func newRun(item *schema.DispatchItem, pool string, vocab int, plan *batch.Config) (*run, error) {
-	r := &run{attempt: item.Attempt, resume: item.Resume, budget: item.Budget}
+	r := &run{attempt: item.Attempt, resume: item.Resume, budget: item.Budget, firstBudget: item.TTFTBudget}
 	if err := schema.Decode(item.Request, &r.req); err != nil {
 		return nil, err
 	}
@@ -63,6 +65,9 @@ func newRun(item *schema.DispatchItem, pool string, vocab int, plan *batch.Confi
 	r.maxNew, r.pages = plan.Fit(len(r.req.Prompt), len(r.resume), int(r.req.MaxTokens))
 	return r, nil
 }
+
+// guaranteed reports whether there is a run whose request was promised something.
+func (r *run) guaranteed() bool { return r != nil && r.req.Class == schema.Guaranteed }
 
 // sofar is all that was generated, by this attempt and earlier ones.
 func (r *run) sofar() []int32 {

@@ -315,7 +315,7 @@ func (w *Worker) beat() bool {
 		Worker: l.id, Pool: w.cfg.Pool, Model: w.info.Model, Interval: w.cfg.Heartbeat, Draining: s.draining,
 		Slots: int32(w.plan.MaxBatch), Running: int32(running), Waiting: int32(s.slots - running),
 		ContextTokens: int32(w.plan.Longest()), PageTokens: int32(w.plan.PageTokens), KVPages: int32(w.plan.Promises()),
-		KVFreePages: int32(w.plan.Promises() - s.pages), KVHighWater: int32(w.engine.highWater.Load()),
+		KVFreePages: int32(max(0, w.plan.Promises()-s.pages)), KVHighWater: int32(w.engine.highWater.Load()),
 	})
 	if err != nil {
 		w.log.Warn("heartbeat not sent", "error", err)

@@ -55,13 +55,17 @@ type Waiting struct {
 
 // WorkerView is the state of one worker.
 type WorkerView struct {
-	ID        schema.WorkerID
-	Slots     int // requests that it takes at once
-	Requests  []Running
-	Usage     batch.Usage
-	Step      time.Duration // of the last step; 0: there was none
+	ID       schema.WorkerID
+	Slots    int // requests that it takes at once
+	Requests []Running
+	Usage    batch.Usage
+	// Step is how long the present step takes, as the worker expects; if Idle, how long the last one took, 0: there was none.
+	Step      time.Duration
 	Idle      bool
 	StepSince time.Duration // when the present step began; unless Idle
+	// StepLeft is how long the present step still takes, as the worker expects, > 0; 0: Idle.
+	StepLeft time.Duration
+	Slow     float64 // by how much steps took longer lately than the worker believes, > 0
 }
 
 // Running is a request at a worker.
@@ -88,7 +92,11 @@ func (s *sim) view(v *View) {
 	}
 	for i, w := range s.workers {
 		x := &v.Workers[i]
-		*x = WorkerView{ID: w.id, Slots: w.plan.MaxBatch, Requests: x.Requests[:0], Usage: w.planner.Usage(), Step: w.last, Idle: !w.busy, StepSince: w.began}
+		*x = WorkerView{ID: w.id, Slots: w.plan.MaxBatch, Requests: x.Requests[:0], Usage: w.planner.Usage(), Step: w.took, Idle: !w.busy, StepSince: w.began, Slow: w.slow}
+		if w.busy {
+			x.Step = time.Duration(w.slow * float64(w.says))
+			x.StepLeft = max(1, w.began+x.Step-s.now)
+		}
 		for _, r := range w.reqs {
 			x.Requests = append(x.Requests, Running{Index: r.rec.Index, Class: r.rec.Class, Kind: r.rec.Kind, PromptTokens: r.rec.PromptTokens,
 				PrefillTokens: max(0, r.feed-r.fed), OutputTokens: r.generated, CapTokens: r.maxNew, Arrived: r.rec.Intended})

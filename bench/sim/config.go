@@ -12,6 +12,7 @@ import (
 	"github.com/cadence-slo/cadence/bench/record"
 	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/scheduler/core"
+	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
 
@@ -61,8 +62,10 @@ type Config struct {
 	Seed     uint64 // of ids and of generated tokens; Source and Arrivals have their own
 
 	Profile Engine // of every worker
-	Workers int    // ≥ 1
-	Batch   batch.Config
+	// Believed is what workers take their engines for, and say of them; nil: Profile. They notice how much slower it is.
+	Believed Engine
+	Workers  int // ≥ 1
+	Batch    batch.Config
 	// ShareAll lets tenants find each other's prefixes.
 	ShareAll bool
 	// Speeds are in order of their times.
@@ -72,8 +75,10 @@ type Config struct {
 	Placement core.Placement // nil: the core's default
 	// MaxQueueWait ends a request that waited as long and was not dispatched: it counts as shed. 0: no limit.
 	MaxQueueWait time.Duration
-	// Deadlines makes requests carry the E2E objective of their class as a deadline.
+	// Deadlines makes requests carry the objectives of their class, E2E and TTFT.
 	Deadlines bool
+	// OnDeadline says what becomes of requests that cannot meet these any more; empty: demote.
+	OnDeadline schema.OnDeadline
 	// MaxOpen and MaxWaiting are the ingress's bounds: requests held at once, and of them those that wait for their first token.
 	// Where one is reached the next is refused for "capacity", before Admit. 0: no bound, unlike the ingress, which always has one.
 	MaxOpen, MaxWaiting int
@@ -105,6 +110,8 @@ type Config struct {
 	CheckInvariants bool
 }
 
+var onDeadline = []schema.OnDeadline{"", schema.OnDeadlineDemote, schema.OnDeadlineCancel, schema.OnDeadlineContinue}
+
 // Progress is how far a run is.
 type Progress struct {
 	Now           time.Duration // virtual
@@ -125,6 +132,8 @@ func (c *Config) Validate() error {
 		return bad("requests", c.Requests, "0 (all) and more")
 	case c.MaxOpen < 0:
 		return bad("max_open", c.MaxOpen, "0 (no bound) and more")
+	case !slices.Contains(onDeadline, c.OnDeadline):
+		return bad("on_deadline", c.OnDeadline, "demote, cancel and continue")
 	case c.MaxWaiting < 0:
 		return bad("max_waiting", c.MaxWaiting, "0 (no bound) and more")
 	case c.Length <= 0:
@@ -176,6 +185,22 @@ func (c *Config) slos() map[string]record.SLO {
 		return s
 	}
 	return map[string]record.SLO{"": {}}
+}
+
+// minNew is how many tokens a request that may have most of them generates at least.
+func (c *Config) minNew(most int) int {
+	if c.Capped {
+		return 1
+	}
+	return most
+}
+
+// believed is what workers take their engines for.
+func (c *Config) believed() Engine {
+	if c.Believed != nil {
+		return c.Believed
+	}
+	return c.Profile
 }
 
 // speed is the factor at a time.

@@ -52,6 +52,9 @@ func (s *sim) arrive() {
 	if s.cfg.Deadlines && slo.E2E > 0 {
 		r.budget = max(1, slo.E2E-s.cfg.Latency.Request)
 	}
+	if s.cfg.Deadlines && slo.TTFT > 0 {
+		r.first = max(1, slo.TTFT-s.cfg.Latency.Request)
+	}
 	if s.refused(r, slo) {
 		s.release(r)
 		return
@@ -125,7 +128,7 @@ func (s *sim) closeNow(r *request, o record.Outcome, reason string) {
 // gotToken notes a token that a worker has.
 func (s *sim) gotToken(r *request, cached int) {
 	if r.generated == 1 {
-		r.first = s.now
+		r.firstAt = s.now
 		r.rec.CachedTokens = cached
 		if r.open {
 			r.rec.TTFT = s.now + s.cfg.Latency.Token - r.rec.Intended
@@ -161,7 +164,11 @@ func (s *sim) closed(r *request, t schema.Type, reason, message string) {
 		code = schema.FailedCancelled
 	}
 	s.heard(r)
-	s.closeNow(r, record.Error, string(code))
+	outcome := record.Error
+	if code == schema.FailedDeadline && r.generated == 0 {
+		outcome = record.Shed
+	}
+	s.closeNow(r, outcome, string(code))
 	if s.log != nil {
 		s.emitDelivered(r, schema.OutcomeError, code)
 	}
@@ -173,7 +180,7 @@ func (s *sim) told(r *request) {
 		return
 	}
 	outcome := record.Error
-	if r.fault == schema.FailedTimeout { // waited too long in the queue
+	if r.fault == schema.FailedTimeout || r.fault == schema.FailedDeadline { // waited too long in the queue
 		outcome = record.Shed
 	}
 	s.heard(r)

@@ -121,6 +121,9 @@ func (s *sim) emitReceived(r *request) {
 func (s *sim) emitAdmitted(r *request) {
 	e := s.asked(schema.Admitted, r)
 	e.RequestSeq, e.QueueTime, e.Budget = s.requestSeq, s.now-r.rec.Intended, r.budget
+	if r.first > 0 {
+		e.TTFTBudget = r.first + s.cfg.Latency.Request
+	}
 	e.PromptTokens, e.MaxTokens = int32(r.rec.PromptTokens), int32(r.maxNew)
 	s.store()
 }
@@ -158,7 +161,7 @@ func (s *sim) emitPrefillStarted(r *request) {
 func (s *sim) emitFirstToken(r *request) {
 	s.stored.Event = s.workerEvent(schema.FirstToken, r)
 	e := &s.stored.Event
-	e.OutputTokens, e.CachedTokens, e.QueueTime, e.PrefillTime = 1, int32(r.rec.CachedTokens), r.started-r.atWorker, r.first-r.started
+	e.OutputTokens, e.CachedTokens, e.QueueTime, e.PrefillTime = 1, int32(r.rec.CachedTokens), r.started-r.atWorker, r.firstAt-r.started
 	s.store()
 }
 

@@ -22,7 +22,8 @@ func (s *sim) enqueue(r *request) {
 	r.inCore = true
 	s.core.Enqueue(core.Request{
 		ID: r.id, Model: model, Tenant: r.tenant, Ingress: front, Kind: schema.KindCompletion, Class: r.class,
-		PromptTokens: int32(r.rec.PromptTokens), MaxTokens: int32(r.maxNew), Budget: r.budget, Seq: s.requestSeq, StoredAt: s.wall(),
+		PromptTokens: int32(r.rec.PromptTokens), MaxTokens: int32(r.maxNew), MinTokens: int32(s.cfg.minNew(r.maxNew)), Budget: r.budget,
+		TTFTBudget: r.first, OnDeadline: s.cfg.OnDeadline, Seq: s.requestSeq, StoredAt: s.wall(),
 		Body: binary.LittleEndian.AppendUint32(nil, r.slot),
 	}, s.wall())
 	s.pump()

@@ -55,20 +55,27 @@ func drawn(t *rapid.T) Config {
 		}),
 		Workers: rapid.IntRange(1, 4).Draw(t, "workers"), Batch: b, ShareAll: rapid.Bool().Draw(t, "share_all"),
 		Order: rapid.SampledFrom([]core.Order{nil, core.FCFS{}, core.SJF{}, core.EDF{}}).Draw(t, "queue"), MaxQueueWait: ms("max_queue_wait", 300),
-		Deadlines: rapid.Bool().Draw(t, "deadlines"), SLOs: map[string]record.SLO{"": {E2E: time.Second}, "guaranteed": {E2E: 200 * time.Millisecond}},
+		Deadlines: rapid.Bool().Draw(t, "deadlines"), OnDeadline: rapid.SampledFrom(onDeadline).Draw(t, "on_deadline"),
+		SLOs: map[string]record.SLO{"": {E2E: time.Second}, "guaranteed": {E2E: 200 * time.Millisecond, TTFT: ms("ttft", 100)}, "gold": {TTFT: ms("gold_ttft", 200)}},
 		ClientTimeout: ms("client_timeout", 500), ReadTimeout: ms("read_timeout", 200),
 		Latency: Latency{Request: ms("request", 3), Append: ms("append", 3), Dispatch: ms("dispatch", 3), Token: ms("token", 3)},
 		Length:  time.Hour, KeepITL: true, CheckInvariants: true,
+	}
+	if rapid.Bool().Draw(t, "wrong") {
+		factor := rapid.Float64Range(0.3, 3).Draw(t, "believed")
+		c.Believed = engine(func(prefill, decodes, context int) time.Duration {
+			return 1 + time.Duration(factor*float64(c.Profile.Step(prefill, decodes, context)))
+		})
 	}
 	if rapid.Bool().Draw(t, "admission") {
 		c.Admit = func(a *Arrival) Decision {
 			for _, w := range a.Pool.Workers {
 				for _, r := range w.Requests {
-					if r.PrefillTokens < 0 || r.PrefillTokens > r.PromptTokens || r.OutputTokens > r.CapTokens || r.Arrived > a.Now {
+					if r.PrefillTokens < 0 || r.PrefillTokens > r.PromptTokens+r.OutputTokens || r.OutputTokens > r.CapTokens || r.Arrived > a.Now {
 						t.Fatalf("%+v", r)
 					}
 				}
-				if len(w.Requests) > w.Slots {
+				if len(w.Requests) > 2*w.Slots || w.Idle != (w.StepLeft == 0) || w.Slow <= 0 {
 					t.Fatalf("%+v", w)
 				}
 			}
@@ -124,6 +131,9 @@ func TestEveryRequestEndsOnce(t *testing.T) {
 			ends := map[record.Outcome][]schema.Type{
 				record.OK: {schema.Finished}, record.Shed: {schema.Failed, schema.Refused}, record.Timeout: {schema.Finished, schema.Cancelled, schema.Failed}, record.Error: {""},
 			}[r.Outcome]
+			if r.Outcome == record.Error && r.Reason == string(schema.FailedDeadline) {
+				ends = []schema.Type{schema.Failed}
+			}
 			switch {
 			case r.Index != i || !slices.Contains(ends, terminal[schema.RequestID(r.ID)]):
 				t.Fatalf("%+v ended as %q", r, terminal[schema.RequestID(r.ID)])
@@ -133,6 +143,11 @@ func TestEveryRequestEndsOnce(t *testing.T) {
 				t.Fatalf("%+v: the gaps are %v together", r, sum(r.ITL))
 			case c.ClientTimeout > 0 && r.E2E > c.ClientTimeout && r.Outcome != record.Error:
 				t.Fatalf("%+v: its client waits %v", r, c.ClientTimeout)
+			case r.Reason == string(schema.FailedDeadline):
+				slo := record.Objective(c.SLOs, r.Class)
+				if c.OnDeadline != schema.OnDeadlineCancel || !c.Deadlines || r.Outcome == record.OK || slo == (record.SLO{}) || (r.OutputTokens > 0) != (r.Outcome == record.Error) {
+					t.Fatalf("%+v with %q and %+v", r, c.OnDeadline, slo)
+				}
 			case r.Outcome == record.Error && (r.Reason != ReasonContext || len(w.Prompt) < c.Batch.Longest()):
 				t.Fatalf("%+v", r)
 			case r.CachedTokens >= r.PromptTokens:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/record"
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/schema"
 )
 
@@ -22,6 +23,7 @@ type request struct {
 	maxNew    int     // tokens that it may generate
 	output    int     // that it will
 	budget    time.Duration
+	first     time.Duration // the budget of the first token
 
 	before, next *request // of those that are queued
 
@@ -35,13 +37,13 @@ type request struct {
 	pages     int
 	attempt   uint32
 	atWorker  time.Duration // since
-	left      time.Duration // of the deadline then
+	left      deadline.Left // of the objectives then
 	started   time.Duration // -1: not yet
 	fed       int           // tokens in the cache
 	feed      int           // that it must have before it decodes
 	generated int
 	preempted uint32
-	first     time.Duration // token, at the worker
+	firstAt   time.Duration // token, at the worker
 	lastAt    time.Duration // token, at the worker; before the first, the arrival
 
 	terminal schema.Event

@@ -272,5 +272,6 @@ func (s *sim) beat() {
 	s.core.IngressState(&s.ingress, s.wall())
 	for _, w := range s.workers {
 		s.core.WorkerState(&w.state, s.wall())
+		s.core.SetSpeed(w.id, w.speed())
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/scheduler/core"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
@@ -27,9 +29,12 @@ type worker struct {
 	verdicts []schema.Verdict
 	slots    int // taken
 	pages    int // reserved
-	reqs     []*request
-	added    []*request // mail: to be added
-	stopped  []stop     // mail: to be cancelled
+	// Of both, what is guaranteed.
+	promised, promisedPages int
+
+	reqs    []*request
+	added   []*request // mail: to be added
+	stopped []stop     // mail: to be cancelled
 
 	batch   *batch.Batch // in flight
 	rows    []batch.Row
@@ -37,13 +42,22 @@ type worker struct {
 	busy    bool
 	turning bool          // a turn will come at this very time
 	began   time.Duration // of the step in flight, or the last
-	last    time.Duration // how long the last step took
+	took    time.Duration // how long it takes
+	says    time.Duration // how long it takes by what the worker believes
+	slow    float64       // by how much steps took longer lately
 }
 
+// slowMemory is how much busy time a worker remembers when it says how slow its engine is.
+const slowMemory = 2 * time.Second
+
 func newWorker(s *sim, index uint32) (*worker, error) {
-	w := &worker{s: s, index: index, id: schema.WorkerID(fmt.Sprintf("sim-worker-%05d", index+1))}
+	w := &worker{s: s, index: index, id: schema.WorkerID(fmt.Sprintf("sim-worker-%05d", index+1)), slow: 1}
+	plan := s.cfg.Batch
+	if s.cfg.Deadlines && plan.Speed == (deadline.Speed{}) {
+		plan.Speed = deadline.Of(s.cfg.believed().Step)
+	}
 	var err error
-	if w.planner, err = batch.New(s.cfg.Batch); err != nil {
+	if w.planner, err = batch.New(plan); err != nil {
 		return nil, err
 	}
 	w.plan = w.planner.Config()
@@ -74,19 +88,51 @@ func (w *worker) offered() {
 
 func (w *worker) accept(r *request, item *schema.DispatchItem) schema.Verdict {
 	_, pages := w.plan.Fit(r.rec.PromptTokens, len(item.Resume), r.maxNew)
-	if w.slots+1 > w.plan.MaxBatch || w.pages+pages > w.plan.Promises() {
+	slots, reserved := w.slots, w.pages
+	if r.class == schema.Guaranteed { // best effort will give way to it
+		slots, reserved = w.promised, w.promisedPages
+	}
+	if slots+1 > w.plan.MaxBatch || reserved+pages > w.plan.Promises() {
 		return schema.VerdictFull
 	}
-	w.slots, w.pages = w.slots+1, w.pages+pages
+	w.reserve(r, 1, pages)
 	w.s.unqueue(r)
 	w.s.needPrompt(r)
-	r.worker, r.pages, r.at, r.attempt, r.left, r.atWorker = w, pages, len(w.reqs), item.Attempt, item.Budget, w.s.now
+	r.worker, r.pages, r.at, r.attempt, r.atWorker = w, pages, len(w.reqs), item.Attempt, w.s.now
+	r.left = deadline.Left{E2E: item.Budget, TTFT: item.TTFTBudget}
 	r.rec.Attempts = int(item.Attempt)
 	r.feed = r.rec.PromptTokens
 	w.reqs = append(w.reqs, r)
 	w.added = append(w.added, r)
 	w.wake()
 	return schema.VerdictAccepted
+}
+
+// reserve keeps the book of slots and pages.
+func (w *worker) reserve(r *request, slots, pages int) {
+	w.slots, w.pages = w.slots+slots, w.pages+pages
+	if r.class == schema.Guaranteed {
+		w.promised, w.promisedPages = w.promised+slots, w.promisedPages+pages
+	}
+}
+
+// speed is how fast the worker says that its engine is at its fastest.
+func (w *worker) speed() deadline.Speed {
+	v := w.plan.Speed
+	if w.plan.PrefixCache {
+		v.PrefillToken = 0
+	}
+	if w.slow != 1 {
+		v.PrefillToken, v.Step = time.Duration(float64(v.PrefillToken)*w.slow), time.Duration(float64(v.Step)*w.slow)
+	}
+	return v
+}
+
+// observe notes how long a step took.
+func (w *worker) observe() {
+	if ratio := float64(w.took) / float64(max(1, w.says)); ratio != 1 || w.slow != 1 {
+		w.slow += (1 - math.Exp(-float64(w.took)/float64(slowMemory))) * (ratio - w.slow)
+	}
 }
 
 // stop is of a request, unless its slot is another's by now.
@@ -124,11 +170,11 @@ func (w *worker) turn() {
 	w.turning = false
 	s := w.s
 	for _, r := range w.added {
-		q := batch.Sequence{ID: batch.ID(r.slot) + 1, Prompt: r.prompt, MaxNew: r.maxNew, Scope: r.tenant}
+		q := batch.Sequence{ID: batch.ID(r.slot) + 1, Prompt: r.prompt, MaxNew: r.maxNew, MinNew: s.cfg.minNew(r.maxNew), Scope: r.tenant}
 		if s.cfg.ShareAll {
 			q.Scope = ""
 		}
-		q.Promise(r.class, r.atWorker, r.left)
+		q.Promise(batch.Promise{Class: r.class, OnDeadline: s.cfg.OnDeadline, Left: r.left}, r.atWorker)
 		if err := w.planner.Add(q, s.now); err != nil {
 			s.fail(fmt.Errorf("%w: %w", errWorker, err))
 			return
@@ -155,6 +201,9 @@ func (w *worker) turn() {
 	}
 	w.start()
 	d := s.cfg.Profile.Step(w.batch.PrefillTokens, w.batch.Decodes, w.batch.ContextTokens)
+	if w.says = d; s.cfg.Believed != nil {
+		w.says = s.cfg.Believed.Step(w.batch.PrefillTokens, w.batch.Decodes, w.batch.ContextTokens)
+	}
 	if f := s.cfg.speed(s.now); f != 1 {
 		d = time.Duration(float64(d) / f)
 	}
@@ -163,7 +212,7 @@ func (w *worker) turn() {
 			ErrConfig, w.batch.PrefillTokens, w.batch.Decodes, d))
 		return
 	}
-	w.busy, w.began, w.last = true, s.now, d
+	w.busy, w.began, w.took = true, s.now, d
 	s.after(d, stepped, w.index, 0)
 }
 
@@ -197,6 +246,7 @@ func (w *worker) start() {
 func (w *worker) stepped() {
 	s := w.s
 	w.busy = false
+	w.observe()
 	w.rows = w.rows[:0]
 	for i := range w.batch.Entries {
 		e := &w.batch.Entries[i]
@@ -241,8 +291,7 @@ func (w *worker) settle() {
 // ended gives back what a request held here, and says so.
 func (w *worker) ended(r *request, o *batch.Outcome) {
 	s := w.s
-	w.slots--
-	w.pages -= r.pages
+	w.reserve(r, -1, -r.pages)
 	last := len(w.reqs) - 1
 	w.reqs[r.at] = w.reqs[last]
 	w.reqs[r.at].at = r.at
@@ -257,6 +306,8 @@ func (w *worker) ended(r *request, o *batch.Outcome) {
 		e.Reason = string(schema.FinishLength)
 	case batch.KindFailed:
 		e.Type, e.Reason, e.Message = schema.Failed, string(schema.FailedEngine), o.Err.Error()
+	case batch.KindDeadline:
+		e.Type, e.Reason, e.Message = schema.Failed, string(schema.FailedDeadline), "could not be in time any more"
 	default:
 		e.Type, e.Reason = schema.Cancelled, string(schema.CancelDisconnect)
 	}
@@ -265,7 +316,7 @@ func (w *worker) ended(r *request, o *batch.Outcome) {
 		e.QueueTime = r.started - r.atWorker
 	}
 	if r.generated > 0 {
-		e.PrefillTime, e.DecodeTime = r.first-r.started, r.lastAt-r.first
+		e.PrefillTime, e.DecodeTime = r.firstAt-r.started, r.lastAt-r.firstAt
 	}
 	r.terminal, r.worker = e, nil
 	s.after(s.cfg.Latency.Token, workerEnded, r.slot, r.gen)

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -14,10 +15,16 @@ func (p *Planner) Wake() (at time.Duration, ok bool) {
 	if p.cfg.Mode != Static || len(p.order) > 0 || p.waiting.len() == 0 {
 		return 0, false
 	}
-	return p.waiting.head().addedAt + p.cfg.StaticWait, true
+	at = math.MaxInt64
+	for r := range p.waiting {
+		if q := &p.waiting[r]; q.n > 0 {
+			at = min(at, q.head().addedAt+p.cfg.StaticWait)
+		}
+	}
+	return at, true
 }
 
-// admit moves sequences from the head of the waiting list to free slots for as long as they fit.
+// admit moves sequences from the head of the waiting list to free slots for as long as they fit, or others give way to them.
 func (p *Planner) admit(now time.Duration) {
 	if p.cfg.Mode == Static {
 		if len(p.order) > 0 {
@@ -27,19 +34,27 @@ func (p *Planner) admit(now time.Duration) {
 			return
 		}
 	}
-	for p.waiting.len() > 0 && len(p.free) > 0 {
-		if !p.start(p.waiting.head()) { // no overtaking: the head would starve
+	for {
+		q, r := p.next(now)
+		switch {
+		case q == nil:
+			return
+		case len(p.free) > 0 && p.start(q.head(), r):
+			q.pop()
+		case !p.yield(q.head(), r, now): // no overtaking: the head would starve
 			return
 		}
-		p.waiting.pop()
 	}
 }
+
+// peak is how many pages a waiting sequence can come to hold.
+func (p *Planner) peak(w *waiter) int { return p.cfg.Pages(len(w.Prompt) - w.generated + w.MaxNew) }
 
 // start gives a waiting sequence a slot, a sequence id, what the cache has of it, and pages for all that it prefills and
 // one token more (the whole of it, if allocation is contiguous). It reports false, and leaves the sequence where it is,
 // if there is not enough of something.
-func (p *Planner) start(w *waiter) bool {
-	promise := p.cfg.Pages(len(w.Prompt) - w.generated + w.MaxNew)
+func (p *Planner) start(w *waiter, r rank) bool {
+	promise := p.peak(w)
 	if p.promised+promise > p.cfg.Promises() {
 		return false
 	}
@@ -47,7 +62,7 @@ func (p *Planner) start(w *waiter) bool {
 	s := &p.slots[i]
 	tokens := slices.Grow(s.tokens[:0], len(w.Prompt)-w.generated+w.MaxNew) // no growth while it runs
 	*s = slot{Sequence: w.Sequence, tokens: append(tokens, w.Prompt...), table: s.table, promised: promise,
-		prefill: len(w.Prompt), generated: w.generated, preempts: w.preempts, cached: w.cached, begun: w.begun,
+		rank: r, prefill: len(w.Prompt), generated: w.generated, preempts: w.preempts, cached: w.cached, begun: w.begun,
 		addedAt: w.addedAt, startedAt: w.startedAt, firstAt: w.firstAt, lastAt: w.lastAt}
 	s.Prompt = nil
 	// If the very prefix that it found is in its way, and nobody runs who will make room, it does without.

@@ -1,8 +1,10 @@
 package batch
 
 import (
+	"math"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/kv"
 )
@@ -19,26 +21,45 @@ type Sequence struct {
 	// Prompt is what to prefill, at least one token. The Planner copies it when the sequence is admitted and reads it
 	// until then.
 	Prompt []int32
-	// MaxNew bounds the generated tokens, ≥ 1.
-	MaxNew int
+	// MaxNew bounds the generated tokens, ≥ 1. MinNew is how many there will be at least, in [1, MaxNew]; 0 is 1.
+	MaxNew, MinNew int
 	// Scope bounds what may be shared: prefixes are found only among sequences of an equal scope.
 	Scope string
 	// Priority and Deadline choose who is preempted when pages run out: the lowest priority first, then the latest
-	// deadline; a Deadline of 0 is none, and later than any.
+	// deadline; a Deadline of 0 is none, and later than any. Those of a Priority above 0 also wait before the others.
 	Priority int
 	Deadline time.Duration
+	// FirstDeadline is that of the first token; 0 is none. It counts where there is no Deadline.
+	FirstDeadline time.Duration
+	// OnDeadline says what becomes of it once it cannot keep its deadlines any more; empty is demote.
+	OnDeadline schema.OnDeadline
 }
 
-// Promise sets Priority and Deadline by what a request is promised: its class, and what was left of its deadline when it
-// arrived; 0 is no deadline, negative is late already.
-func (s *Sequence) Promise(class schema.Class, arrived, left time.Duration) {
-	s.Priority, s.Deadline = 0, 0
-	if class == schema.Guaranteed {
+// Promise is what a request was promised, and what is to become of it where that cannot be kept.
+type Promise struct {
+	Class      schema.Class
+	OnDeadline schema.OnDeadline
+	Left       deadline.Left // when it arrived
+}
+
+// Promise sets Priority, the deadlines and OnDeadline of a sequence that arrived then.
+func (s *Sequence) Promise(p Promise, arrived time.Duration) {
+	s.Priority, s.OnDeadline = 0, p.OnDeadline
+	if p.Class == schema.Guaranteed {
 		s.Priority = 1
 	}
-	if left != 0 {
-		s.Deadline = max(1, arrived+left)
+	s.Deadline, s.FirstDeadline = until(arrived, p.Left.E2E), until(arrived, p.Left.TTFT)
+}
+
+// until is the time at which what is left is over: 0 if there is no objective, and never 0 if there is.
+func until(now, left time.Duration) time.Duration {
+	switch {
+	case left == 0:
+		return 0
+	case left > math.MaxInt64-max(now, 0):
+		return math.MaxInt64
 	}
+	return max(1, now+left)
 }
 
 // Move is what a backend must do to its cells. Sequences share cells, so that a move copies no data.
@@ -118,6 +139,7 @@ const (
 	KindLength                // a token, the last of MaxNew
 	KindFailed                // Err
 	KindCancelled             // by Cancel
+	KindDeadline              // its deadlines cannot be kept any more, and its OnDeadline is to cancel it then
 )
 
 // Ended reports whether the sequence is gone.

@@ -3,6 +3,8 @@ package batch
 import (
 	"errors"
 	"fmt"
+
+	"github.com/cadence-slo/cadence/schema"
 )
 
 // ErrInvariant is returned by Check.
@@ -14,10 +16,36 @@ func (p *Planner) Check() error {
 	if err := errors.Join(p.fault, p.pages.Check(), p.checkSlots(), p.checkIDs()); err != nil {
 		return err
 	}
-	for k := range p.waiting.len() {
-		if id := p.waiting.at(k).ID; p.known[id] != inWaiting {
-			return fmt.Errorf("%w: sequence %d waits, known in slot %d", ErrInvariant, id, p.known[id])
+	return p.checkWaiting()
+}
+
+func (p *Planner) checkWaiting() error {
+	dated, expiring := 0, 0
+	count := func(s *Sequence) {
+		if s.dated() {
+			dated++
+			if s.OnDeadline == schema.OnDeadlineCancel {
+				expiring++
+			}
 		}
+	}
+	for r := range p.waiting {
+		for k := range p.waiting[r].n {
+			w := p.waiting[r].at(k)
+			if p.known[w.ID] != inWaiting {
+				return fmt.Errorf("%w: sequence %d waits, known in slot %d", ErrInvariant, w.ID, p.known[w.ID])
+			}
+			if rank(r) != demoted && rank(r) != w.rank() || rank(r) == demoted && !w.dated() {
+				return fmt.Errorf("%w: sequence %d of priority %d waits in rank %d", ErrInvariant, w.ID, w.Priority, r)
+			}
+			count(&w.Sequence)
+		}
+	}
+	for _, i := range p.order {
+		count(&p.slots[i].Sequence)
+	}
+	if dated != p.dated || expiring != p.expiring {
+		return fmt.Errorf("%w: %d sequences have a deadline and %d end by it, counted %d and %d", ErrInvariant, dated, expiring, p.dated, p.expiring)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/cadence-slo/cadence/predictor/deadline"
 )
 
 // ErrConfig is returned by Config.Validate; the message names the key and the allowed values.
@@ -61,6 +63,8 @@ type Config struct {
 	Overcommit float64
 	// MaxPreemptions is how often a sequence gives way before it is spared as long as another can; 0 is 3.
 	MaxPreemptions int
+	// Speed is the engine's, for as long as too few steps were seen to tell it; the zero value is not known.
+	Speed deadline.Speed
 }
 
 // DefaultConfig returns a configuration for a small engine: 8,192 tokens of KV, 32 running sequences.
@@ -102,6 +106,7 @@ func (c *Config) Validate() error {
 		one("cache_output", !c.CacheOutput || c.PrefixCache, c.CacheOutput, "false without a prefix cache"),
 		one("overcommit", c.Overcommit == 0 || c.Overcommit >= 1 && c.Overcommit <= 16, c.Overcommit, "1 to 16"),
 		in("max_preemptions", c.MaxPreemptions, 0, many),
+		one("speed", c.Speed.PrefillToken >= 0 && c.Speed.Step >= 0, c.Speed, "0 (not known) and more"),
 	)
 }
 

@@ -13,10 +13,10 @@
 //	waiting ──admitted──► prefilling ──last chunk committed──► decoding ──stop, length──► ended
 //	   │ ▲                    │                                   │
 //	   │ └─────── preempted ──┴───────────────────────────────────┤
-//	   └──────────────────────┴───── cancelled, row failed ───────┴───────────────────────► ended
+//	   └──────────────────────┴─ cancelled, row failed, deadline ─┴───────────────────────► ended
 //
 // A step obeys four limits at once: KV pages, sequence ids, tokens, and sequences in a batch. Admission is first come,
-// first served: a sequence gets pages for what it prefills and one token more, less what the prefix cache has of it, and
+// first served, those of a Priority before the others: a sequence gets pages for what it prefills and one token more, less what the prefix cache has of it, and
 // then a page at a time. The peaks (prompt and longest output) of those that run are bounded by Config.Overcommit; up to
 // 1, everyone's pages are there when they are needed. Above, a step that lacks pages takes them from the prefix cache,
 // then from a sequence that is preempted: it waits again, ahead of the others, and computes what it had, generated tokens
@@ -24,6 +24,12 @@
 //
 // A sequence that still prefills never decodes. In each step every sequence that decodes does so, unless the Order is
 // PrefillFirst.
+//
+// Deadlines. Who could not keep its deadline any more even alone on the engine (package deadline) is demoted: it waits behind all
+// who can, is fed after them where tokens are scarce, gives way first, and also gives its place to one that waits. It is found out
+// when a step is planned, or when it would be next to start; it runs whenever there is room. By its OnDeadline it may be cancelled
+// instead, in a Commit, or stay where it is. A sequence of a Priority that would miss its deadline if it waited takes the place of
+// one without. Nobody gives way more than MaxPreemptions times for the sake of another that waits.
 //
 // The engine's cells. A sequence id names cells, which ids share without copying; see package radix for who owns an id
 // when. The Planner decides and says in Moves what the engine must do: copy, when a cached prefix is used; trim, when a

@@ -43,6 +43,7 @@ type engine struct {
 	stop    map[batch.ID]int // stops with this token index
 	last    *batch.Batch
 	preempt int
+	gave    map[batch.ID]int                 // how often it gave way
 	said    func(format string, args ...any) // hears of moves, if not nil
 }
 
@@ -54,7 +55,7 @@ func newEngine(t tb, cfg batch.Config) *engine {
 	}
 	return &engine{t: t, p: p, seqs: map[batch.SeqID]*sequence{}, refs: map[int]int{}, scopes: map[int]string{},
 		owner: map[batch.SeqID]batch.ID{}, text: map[batch.ID][]int32{}, known: map[batch.ID]int{}, begun: map[batch.ID]bool{}, scope: map[batch.ID]string{},
-		out: map[batch.ID][]batch.Outcome{}, fail: map[batch.ID]bool{}, wait: map[batch.ID]int{}, stop: map[batch.ID]int{}}
+		out: map[batch.ID][]batch.Outcome{}, fail: map[batch.ID]bool{}, wait: map[batch.ID]int{}, stop: map[batch.ID]int{}, gave: map[batch.ID]int{}}
 }
 
 func (e *engine) add(id batch.ID, prompt, maxNew int) error {
@@ -172,6 +173,7 @@ func (e *engine) plan() *batch.Batch {
 	}
 	e.preempt += len(b.Preempted)
 	for _, x := range b.Preempted {
+		e.gave[x.ID]++
 		for seq, id := range e.owner {
 			if id == x.ID {
 				delete(e.owner, seq)

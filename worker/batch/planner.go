@@ -41,6 +41,7 @@ type slot struct {
 	started   bool // was in a batch since it was admitted
 	begun     bool // was in a batch ever: startedAt is set
 	cancelled bool // while in flight; Commit ends it
+	rank      rank // as it was when the last step was planned
 
 	addedAt, startedAt, firstAt, lastAt time.Duration
 }
@@ -54,14 +55,17 @@ type Planner struct {
 	pages    kv.Allocator
 	cache    radix.Cache // nil without a prefix cache
 	known    map[ID]place
-	waiting  queue
+	waiting  list
 	slots    []slot  // len = MaxBatch
 	order    []int   // slots that run, in order of admission
 	turn     []int   // scratch
 	free     []int   // slots that do not run
 	ids      []SeqID // that neither a running sequence nor the cache holds
 	runs     []bool  // len = Sequences: the id is of a running sequence
-	promised int
+	promised int     // pages
+	dated    int     // known sequences that have a deadline
+	expiring int     // of them those that are to be cancelled when it cannot be kept
+	uneven   bool    // those that run are of different ranks, and that matters
 	moves    []Move
 	batch    Batch // the one in flight, or the last
 	planned  time.Duration
@@ -122,7 +126,7 @@ func NewWith(cfg Config, pages kv.Allocator, cache radix.Cache) (*Planner, error
 		ids:      make([]SeqID, cfg.Sequences),
 		runs:     make([]bool, cfg.Sequences),
 		member:   make([]bool, cfg.MaxBatch),
-		outcomes: make([]Outcome, 0, cfg.MaxBatch),
+		outcomes: make([]Outcome, 0, 2*cfg.MaxBatch),
 	}
 	p.batch.Entries = make([]Entry, 0, cfg.MaxBatch)
 	for i := range p.free { // LIFO: the lowest is handed out first
@@ -137,7 +141,7 @@ func NewWith(cfg Config, pages kv.Allocator, cache radix.Cache) (*Planner, error
 // Config returns what the Planner was made with, defaults filled in.
 func (p *Planner) Config() Config { return p.cfg }
 
-// Add puts a sequence at the end of the waiting list. It returns ErrKnown or ErrSequence.
+// Add puts a sequence at the end of the waiting list, or of that part of it which has a Priority. It returns ErrKnown or ErrSequence.
 func (p *Planner) Add(s Sequence, now time.Duration) error {
 	if _, ok := p.known[s.ID]; ok {
 		return fmt.Errorf("%w: %d", ErrKnown, s.ID)
@@ -145,13 +149,14 @@ func (p *Planner) Add(s Sequence, now time.Duration) error {
 	switch longest := p.cfg.Longest(); {
 	case len(s.Prompt) == 0:
 		return fmt.Errorf("%w: no prompt", ErrSequence)
-	case s.MaxNew < 1:
-		return fmt.Errorf("%w: %d tokens to generate", ErrSequence, s.MaxNew)
+	case s.MaxNew < 1 || s.MinNew < 0 || s.MinNew > s.MaxNew:
+		return fmt.Errorf("%w: %d tokens to generate, %d at least", ErrSequence, s.MaxNew, s.MinNew)
 	case len(s.Prompt) >= longest || s.MaxNew > longest-len(s.Prompt):
 		return fmt.Errorf("%w: %d prompt and %d output tokens, at most %d fit", ErrSequence, len(s.Prompt), s.MaxNew, longest)
 	}
-	p.waiting.push(waiter{Sequence: s, cached: -1, addedAt: now})
+	p.waiting[s.rank()].push(waiter{Sequence: s, cached: -1, addedAt: now})
 	p.known[s.ID] = inWaiting
+	p.count(&s, 1)
 	return nil
 }
 
@@ -169,13 +174,24 @@ func (p *Planner) Cancel(id ID) []Outcome {
 	p.outcomes = p.outcomes[:0]
 	if at == inWaiting {
 		w := p.waiting.remove(id)
-		delete(p.known, id)
-		p.outcomes = append(p.outcomes, Outcome{ID: id, Kind: KindCancelled, Seq: -1, Index: w.generated, Cached: max(w.cached, 0),
-			Added: w.addedAt, Started: w.startedAt, First: w.firstAt, Last: w.lastAt})
+		p.leave(&w, KindCancelled)
 	} else {
 		p.end(int(at), KindCancelled, nil)
 	}
 	return p.outcomes
+}
+
+// leave reports the end of a sequence that was taken out of the waiting list.
+func (p *Planner) leave(w *waiter, kind Kind) {
+	p.forget(&w.Sequence)
+	p.outcomes = append(p.outcomes, Outcome{ID: w.ID, Kind: kind, Seq: -1, Index: w.generated, Cached: max(w.cached, 0),
+		Added: w.addedAt, Started: w.startedAt, First: w.firstAt, Last: w.lastAt})
+}
+
+// forget is for a sequence that has ended.
+func (p *Planner) forget(s *Sequence) {
+	delete(p.known, s.ID)
+	p.count(s, -1)
 }
 
 // Moves appends what the backend must do to its cells before the next step, in order, and forgets it. The caller asks
@@ -195,8 +211,10 @@ func (p *Planner) Plan(now time.Duration) *Batch {
 	b := &p.batch
 	b.Entries, b.Preempted = b.Entries[:0], b.Preempted[:0]
 	b.PrefillTokens, b.Decodes, b.ContextTokens = 0, 0, 0
+	p.judge(now)
 	p.grow()
 	p.admit(now)
+	p.compare()
 
 	decodes, context := 0, 0
 	for _, i := range p.order {
@@ -220,17 +238,19 @@ func (p *Planner) Plan(now time.Duration) *Batch {
 	return b
 }
 
-// enterDecodes begins with another sequence in each step if there is not budget for all, so that all have their turns.
+// enterDecodes begins with another sequence in each step if there is not budget for all, so that all of a rank have their turns.
 func (p *Planner) enterDecodes(budget, decodes int, now time.Duration) {
 	first := 0
 	if decodes > budget {
 		first = int(p.batch.Step % uint64(len(p.order)))
 	}
-	for k := range p.order {
-		i := p.order[(first+k)%len(p.order)]
-		if s := &p.slots[i]; !s.prefilling() && budget > 0 {
-			p.enter(i, 1, now)
-			budget--
+	for pass := range p.passes() {
+		for k := range p.order {
+			i := p.order[(first+k)%len(p.order)]
+			if s := &p.slots[i]; !s.prefilling() && budget > 0 && p.turnOf(s, pass) {
+				p.enter(i, 1, now)
+				budget--
+			}
 		}
 	}
 }
@@ -243,24 +263,26 @@ func (p *Planner) enterPrefills(budget, decodes, context int, now time.Duration)
 	if bounded {
 		slack -= p.model.Predict(decodes, 0, context)
 	}
-	for _, i := range p.order {
-		s := &p.slots[i]
-		if !s.prefilling() || left == 0 {
-			continue
-		}
-		n := min(s.prefill-s.fed, p.cfg.ChunkTokens, left)
-		if bounded {
-			fits := p.model.Chunk(slack, s.fed)
-			if left == budget {
-				fits = max(fits, p.cfg.PageTokens)
-			}
-			if n = min(n, fits); n == 0 {
+	for pass := range p.passes() {
+		for _, i := range p.order {
+			s := &p.slots[i]
+			if !s.prefilling() || left == 0 || !p.turnOf(s, pass) {
 				continue
 			}
-			slack -= p.model.ChunkCost(n, s.fed)
+			n := min(s.prefill-s.fed, p.cfg.ChunkTokens, left)
+			if bounded {
+				fits := p.model.Chunk(slack, s.fed)
+				if left == budget {
+					fits = max(fits, p.cfg.PageTokens)
+				}
+				if n = min(n, fits); n == 0 {
+					continue
+				}
+				slack -= p.model.ChunkCost(n, s.fed)
+			}
+			p.enter(i, n, now)
+			left -= n
 		}
-		p.enter(i, n, now)
-		left -= n
 	}
 	return budget - left
 }
@@ -287,7 +309,7 @@ func (p *Planner) enter(i, n int, now time.Duration) {
 }
 
 // Commit applies the rows of the batch in flight, rows[i] for Entries[i], and tells what became of each sequence that
-// got a token or ended. Rows that do not fit fail every sequence of the batch with ErrCommit. The slice is valid until
+// got a token or ended, one that waits included if its deadlines have ended it; one that does so after a token has two outcomes. Rows that do not fit fail every sequence of the batch with ErrCommit. The slice is valid until
 // the next call.
 func (p *Planner) Commit(rows []Row, now time.Duration) []Outcome {
 	if !p.inFlight {
@@ -315,6 +337,7 @@ func (p *Planner) Commit(rows []Row, now time.Duration) []Outcome {
 			p.commit(e, &rows[k], now)
 		}
 	}
+	p.expire(now)
 	return p.outcomes
 }
 
@@ -355,7 +378,7 @@ func (p *Planner) commit(e *Entry, r *Row, now time.Duration) {
 func (p *Planner) end(i int, kind Kind, err error) {
 	s := &p.slots[i]
 	p.report(s, kind, err)
-	delete(p.known, s.ID)
+	p.forget(&s.Sequence)
 	if p.cfg.CacheOutput && (kind == KindStop || kind == KindLength) {
 		p.publish(s)
 	}

@@ -26,8 +26,8 @@ func (p *Planner) grow() {
 	}
 }
 
-// victim is who gives way: of those that were preempted fewer than MaxPreemptions times the one of lowest priority, then
-// of latest deadline, then the youngest; if there are none, the youngest of all. The oldest of those that are spared is never
+// victim is who gives way: of those that were preempted fewer than MaxPreemptions times one whose deadlines cannot be kept any
+// more, then the one of lowest priority, then of latest deadline, then the youngest; if there are none, the youngest of all. The oldest of those that are spared is never
 // taken, unless it runs alone, so that everyone's turn comes.
 func (p *Planner) victim() int {
 	best := p.order[0]
@@ -39,18 +39,24 @@ func (p *Planner) victim() int {
 	return best
 }
 
+// spared reports whether a sequence has given way as often as it must, unless nobody else can.
+func (p *Planner) spared(s *slot) bool { return s.preempts >= p.cfg.MaxPreemptions }
+
 // before reports whether a gives way before b.
 func (p *Planner) before(a, b *slot) bool {
-	spareA, spareB := a.preempts >= p.cfg.MaxPreemptions, b.preempts >= p.cfg.MaxPreemptions
+	spareA, spareB := p.spared(a), p.spared(b)
 	switch {
 	case spareA != spareB:
 		return spareB
-	case spareA || a.Priority == b.Priority && a.Deadline == b.Deadline:
-		return a.addedAt > b.addedAt || a.addedAt == b.addedAt && a.ID > b.ID
+	case spareA: // the youngest
+	case (a.rank == demoted) != (b.rank == demoted):
+		return a.rank == demoted
 	case a.Priority != b.Priority:
 		return a.Priority < b.Priority
+	case a.Deadline != b.Deadline:
+		return a.Deadline == 0 || b.Deadline != 0 && a.Deadline > b.Deadline
 	}
-	return a.Deadline == 0 || b.Deadline != 0 && a.Deadline > b.Deadline
+	return a.addedAt > b.addedAt || a.addedAt == b.addedAt && a.ID > b.ID
 }
 
 // preempt sends a running sequence back to the waiting list. What it has computed stays in the cache for as long as its
@@ -62,8 +68,9 @@ func (p *Planner) preempt(i int) {
 	w := waiter{Sequence: s.Sequence, generated: s.generated, preempts: s.preempts + 1, cached: s.cached, lost: s.fed, begun: s.begun,
 		addedAt: s.addedAt, startedAt: s.startedAt, firstAt: s.firstAt, lastAt: s.lastAt}
 	w.Prompt = append([]int32(nil), s.tokens...)
+	r := s.rank
 	p.publish(s)
 	p.vacate(i, false)
 	p.known[w.ID] = inWaiting
-	p.waiting.putBack(w)
+	p.waiting[r].putBack(w)
 }

@@ -2,6 +2,46 @@ package batch
 
 import "time"
 
+// rank is who goes before whom.
+type rank uint8
+
+// The ranks, first comes first.
+const (
+	promised rank = iota // of a Priority above 0
+	ordinary
+	demoted // whose deadlines cannot be kept any more
+	ranks
+)
+
+// rank of a sequence that can keep its deadlines, or has none.
+func (s *Sequence) rank() rank {
+	if s.Priority > 0 {
+		return promised
+	}
+	return ordinary
+}
+
+// list is the waiting list: a queue for each rank.
+type list [ranks]queue
+
+func (l *list) len() int {
+	n := 0
+	for r := range l {
+		n += l[r].n
+	}
+	return n
+}
+
+// remove takes out the waiter with the given id, which must be there.
+func (l *list) remove(id ID) waiter {
+	for r := range l {
+		if k := l[r].find(id); k >= 0 {
+			return l[r].remove(k)
+		}
+	}
+	return waiter{}
+}
+
 // waiter is a sequence that waits: to start, or to start again after a preemption.
 type waiter struct {
 	Sequence            // Prompt is all that is to be prefilled, generated tokens included
@@ -19,8 +59,6 @@ type queue struct {
 	next int      // of the head, in ring
 	n    int
 }
-
-func (q *queue) len() int { return q.n }
 
 func (q *queue) at(k int) *waiter { return &q.ring[(q.next+k)&(len(q.ring)-1)] }
 
@@ -57,12 +95,18 @@ func (q *queue) pop() {
 	q.n--
 }
 
-// remove takes out the waiter with the given id, which must be there, and keeps the order of the rest.
-func (q *queue) remove(id ID) waiter {
-	k := 0
-	for q.at(k).ID != id {
-		k++
+// find returns the place of the waiter with the given id, or -1.
+func (q *queue) find(id ID) int {
+	for k := range q.n {
+		if q.at(k).ID == id {
+			return k
+		}
 	}
+	return -1
+}
+
+// remove takes out the k-th waiter, and keeps the order of the rest.
+func (q *queue) remove(k int) waiter {
 	w := *q.at(k)
 	for ; k > 0; k-- {
 		*q.at(k) = *q.at(k - 1)

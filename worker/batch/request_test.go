@@ -1,9 +1,11 @@
 package batch_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
@@ -25,7 +27,7 @@ func TestFit(t *testing.T) {
 }
 
 func TestPromise(t *testing.T) {
-	s := batch.Sequence{Priority: 9, Deadline: 9}
+	s := batch.Sequence{Priority: 9, Deadline: 9, FirstDeadline: 9}
 	for _, x := range []struct {
 		class              schema.Class
 		arrived, left      time.Duration
@@ -35,9 +37,15 @@ func TestPromise(t *testing.T) {
 		{schema.BestEffort, 5, 7, 0, 12},
 		{schema.Guaranteed, 5, 7, 1, 12},
 		{schema.Guaranteed, 5, -9, 1, 1}, // late already, but a deadline
+		{schema.Guaranteed, 5, math.MaxInt64, 1, math.MaxInt64},
 	} {
-		if s.Promise(x.class, x.arrived, x.left); s.Priority != x.priority || int(s.Deadline) != x.deadline {
-			t.Errorf("%+v: priority %d, deadline %d", x, s.Priority, s.Deadline)
+		s.Promise(batch.Promise{Class: x.class, OnDeadline: schema.OnDeadlineContinue, Left: deadline.Left{E2E: x.left}}, x.arrived)
+		if s.Priority != x.priority || int(s.Deadline) != x.deadline || s.FirstDeadline != 0 || s.OnDeadline != schema.OnDeadlineContinue {
+			t.Errorf("%+v: %+v", x, s)
+		}
+		s.Promise(batch.Promise{Left: deadline.Left{TTFT: x.left}}, x.arrived)
+		if s.Priority != 0 || s.Deadline != 0 || int(s.FirstDeadline) != x.deadline || s.OnDeadline != "" {
+			t.Errorf("%+v of the first token: %+v", x, s)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
 
@@ -19,8 +20,9 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios do into test
 // Scenario files in testdata are commands, each followed by what it printed. Commands:
 //
 //	config page_tokens=4 kv_pages=16 sequences=4 max_batch=4 batch_tokens=8 chunk_tokens=6 context_tokens=64 [mode=static
-//	       static_wait=5 order=prefill_first contiguous prefix_cache cache_output overcommit=2 max_preemptions=1]
-//	add ID PROMPT MAX_NEW [scope=a priority=1 deadline=9 branch=8]   the prompt's tokens differ from others' from branch on
+//	       static_wait=5 order=prefill_first contiguous prefix_cache cache_output overcommit=2 max_preemptions=1 step=1]
+//	add ID PROMPT MAX_NEW [scope=a priority=1 deadline=9 first=5 late=cancel min=4 branch=8]
+//	                  the prompt's tokens differ from others' from branch on
 //	stop ID INDEX     fail ID     cancel ID     wait TIME     step [N]     flush
 //
 // A step prints its entries as id@position+tokens, with * where a token is asked for, what it preempted, and what is free
@@ -97,6 +99,12 @@ func replay(t *testing.T, text string) string {
 					q.Priority = n
 				case "deadline":
 					q.Deadline = time.Duration(n)
+				case "first":
+					q.FirstDeadline = time.Duration(n)
+				case "late":
+					q.OnDeadline = schema.OnDeadline(value)
+				case "min":
+					q.MinNew = n
 				case "branch":
 					for k := n; k < len(q.Prompt); k++ {
 						q.Prompt[k] += int32(a) << 8
@@ -176,6 +184,8 @@ func configure(t *testing.T, c *batch.Config, field string) {
 		c.Order = batch.Order(value)
 	case "static_wait":
 		c.StaticWait = time.Duration(n)
+	case "step":
+		c.Speed.Step = time.Duration(n)
 	case "contiguous":
 		c.Contiguous = true
 	case "prefix_cache":
@@ -189,4 +199,5 @@ func configure(t *testing.T, c *batch.Config, field string) {
 	}
 }
 
-var kinds = map[batch.Kind]string{batch.KindStop: "stop", batch.KindLength: "length", batch.KindFailed: "failed", batch.KindCancelled: "cancelled"}
+var kinds = map[batch.Kind]string{batch.KindStop: "stop", batch.KindLength: "length", batch.KindFailed: "failed", batch.KindCancelled: "cancelled",
+	batch.KindDeadline: "deadline"}

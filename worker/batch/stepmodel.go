@@ -1,6 +1,10 @@
 package batch
 
-import "time"
+import (
+	"time"
+
+	"github.com/cadence-slo/cadence/predictor/deadline"
+)
 
 // terms of the step-time model: a constant, and one each for decodes, tokens of prefill and tokens of context.
 const terms = 4
@@ -15,6 +19,8 @@ type StepModel struct {
 	coefficients [terms]float64 // seconds for each scaled term
 	covariance   [terms][terms]float64
 	steps        uint64
+	// The shortest step so far, and the least time that a token of prefill took; 0: none was seen.
+	quickest, quickestToken time.Duration
 }
 
 const (
@@ -38,6 +44,14 @@ func (m *StepModel) Observe(decodes, prefill, context int, took time.Duration) {
 		}
 	}
 	m.steps++
+	if m.quickest == 0 || took < m.quickest {
+		m.quickest = took
+	}
+	if prefill > 0 {
+		if each := max(1, took/time.Duration(prefill)); m.quickestToken == 0 || each < m.quickestToken {
+			m.quickestToken = each
+		}
+	}
 	x := features(decodes, prefill, context)
 	var px [terms]float64
 	denominator := forgetting
@@ -108,4 +122,18 @@ func (m *StepModel) ChunkCost(n, held int) time.Duration {
 // slopes are the seconds for each token of prefill and of context.
 func (m *StepModel) slopes() (perToken, perContext float64) {
 	return max(0, m.coefficients[2]*scale[2]), max(0, m.coefficients[3]*scale[3])
+}
+
+// Speed returns how fast the engine is at its fastest, as far as was seen: the least of what the model says of one sequence
+// alone, which may lie outside of what it was fitted on, and of what a step took. It is not known while too little was seen.
+func (m *StepModel) Speed() deadline.Speed {
+	if m.steps < warmSteps {
+		return deadline.Speed{}
+	}
+	perToken, _ := m.slopes()
+	one := m.coefficients[0] + max(0, min(m.coefficients[1]*scale[1], perToken))
+	return deadline.Speed{
+		PrefillToken: min(m.quickestToken, time.Duration(perToken*float64(time.Second))),
+		Step:         max(0, min(m.quickest, time.Duration(one*float64(time.Second)))),
+	}
 }
