@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +34,8 @@ type book struct {
 
 	// wake has room for one: the engine loop has mail, or the worker drains.
 	wake chan struct{}
-	// changed has room for one: the heartbeat has something new to tell.
-	changed chan struct{}
+	// changed has room for one: the heartbeat has something new to tell. So has told, for the teller.
+	changed, told chan struct{}
 
 	mu       sync.Mutex
 	life     *life
@@ -53,7 +55,7 @@ type book struct {
 func newBook(pool string, vocab, remember int, plan batch.Config) *book {
 	return &book{
 		pool: pool, vocab: vocab, plan: plan,
-		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), changed: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		live: map[schema.RequestID]*run{}, ended: newMemory(remember),
 	}
 }
@@ -106,6 +108,7 @@ func (b *book) offer(l *life, d *schema.Dispatch, now time.Duration, over bool, 
 	if accepted {
 		poke(b.wake)
 		poke(b.changed)
+		poke(b.told)
 	}
 	return reply
 }
@@ -171,6 +174,7 @@ func (b *book) release(r *run) {
 		b.promisedPages -= r.pages
 	}
 	poke(b.changed)
+	poke(b.told)
 	if b.draining && b.slots == 0 {
 		poke(b.wake)
 	}
@@ -229,6 +233,17 @@ func (b *book) standing() standing {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return standing{life: b.life, draining: b.draining, slots: b.slots, pages: b.pages}
+}
+
+// held appends what is owned to dst, in the order in which it was taken, those included that the engine has not heard of yet.
+func (b *book) held(dst []*run) []*run {
+	b.mu.Lock()
+	for _, r := range b.live {
+		dst = append(dst, r)
+	}
+	b.mu.Unlock()
+	slices.SortFunc(dst, func(x, y *run) int { return cmp.Compare(x.id, y.id) })
+	return dst
 }
 
 // memory remembers the last attempt of requests that ended here, the most recent ones.

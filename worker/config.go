@@ -39,13 +39,17 @@ type Config struct {
 	FenceAfter time.Duration `help:"silence after which this worker abandons its requests and comes back under a new id" default:"2s"`
 	Grace      time.Duration `help:"how long running requests may go on after the signal to stop" default:"30s"`
 
+	// Profile is one of the names below, an embedded profile or a file.
+	Profile string `help:"how fast the engine is, which is what latencies are predicted from: measure (at start-up, within three seconds), none (nothing is predicted), the name of an embedded profile, or a file of cadence calibrate. The mock states its own; another server's is not known" default:"measure" placeholder:"measure|none|NAME|FILE"`
+
 	StepSample int `help:"store every n-th engine step in STEPS; 1: all" default:"16"`
 	Remember   int `help:"ended attempts remembered, so that a late repetition of a dispatch does not run again" default:"65536"`
 
 	// CheckInvariants verifies the planner's books after each step and stops the worker with ErrBackend if they are wrong. It
 	// takes time that grows with the KV cache. The build tag invariants sets it for every worker.
 	CheckInvariants bool `help:"verify the engine's books after each step" hidden:""`
-	// NewPlanner, if not nil, makes the planner: for experiments with other pages or another prefix cache.
+	// NewPlanner, if not nil, makes the planner: for experiments with other pages or another prefix cache. Nothing is measured before
+	// them, and cached prefixes are not told of.
 	NewPlanner func(batch.Config) (*batch.Planner, error) `kong:"-"`
 }
 
@@ -57,7 +61,7 @@ func DefaultConfig() Config {
 		KV: "paged", KVOvercommit: 1, PrefixCache: true, CacheOutput: true, PrefixSharing: "tenant",
 		Heartbeat: 250 * time.Millisecond, HeartbeatGap: 50 * time.Millisecond,
 		FenceAfter: 2 * time.Second, Grace: 30 * time.Second,
-		StepSample: 16, Remember: 1 << 16,
+		Profile: ProfileMeasure, StepSample: 16, Remember: 1 << 16,
 	}
 }
 
@@ -89,6 +93,7 @@ func (c *Config) Validate() error {
 		{"heartbeat_gap", c.HeartbeatGap >= 0 && c.HeartbeatGap <= c.Heartbeat, c.HeartbeatGap, "0 to heartbeat"},
 		{"fence_after", c.FenceAfter > c.Heartbeat, c.FenceAfter, "more than heartbeat"},
 		{"grace", c.Grace >= 0, c.Grace, "0 and more"},
+		{"profile", c.Profile != "", "empty", "measure, none, the name of an embedded profile, or a file"},
 		{"step_sample", c.StepSample >= 1, c.StepSample, "1 (all) and more"},
 		{"remember", c.Remember >= 1 && c.Remember <= 1<<24, c.Remember, "1 to 16777216"},
 	} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/predictor/deadline"
+	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
@@ -43,6 +44,12 @@ type engine struct {
 	running, highWater, usedPages, cachedPages atomic.Int64
 
 	told batch.Totals // that the metrics know
+
+	// For the teller.
+	present  present
+	prefixes prefixes
+	profile  *profile.Profile // nil: not known; set before the loop begins
+	drift    drift
 }
 
 func newEngine(backend Backend, plan *batch.Planner, book *book, out *outbox, now func() time.Duration, m *metrics, sample int) *engine {
@@ -64,6 +71,7 @@ func (e *engine) turn() (busy, drained bool, err error) {
 	}
 	if b == nil {
 		e.observe()
+		e.rest()
 		return false, drained && len(e.runs) == 0, e.verify()
 	}
 	e.step(b)
@@ -177,7 +185,9 @@ func (e *engine) add(r *run) {
 	q.Promise(batch.Promise{Class: r.req.Class, OnDeadline: r.req.OnDeadline, Left: deadline.Left{E2E: r.budget, TTFT: r.firstBudget}}, r.arrived)
 	if err := e.plan.Add(q, e.now()); err != nil {
 		e.end(r, &batch.Outcome{ID: r.id, Kind: batch.KindFailed, Seq: -1, Err: err}, "")
+		return
 	}
+	e.expect(r, e.plan.Cached(q.Scope, prompt))
 }
 
 // read feeds a token to the run's text, sets r.delta, and reports whether the answer ends with it.
@@ -214,6 +224,7 @@ func (e *engine) discardAll() (int, error) {
 	}
 	err := e.move()
 	e.observe()
+	e.rest()
 	return n, err
 }
 
@@ -228,6 +239,7 @@ func (e *engine) step(b *batch.Batch) {
 	e.rows = append(e.rows[:0], e.blank[:len(b.Entries)]...)
 	e.preempted(b)
 	e.start(b)
+	e.begin(b)
 	start, from := e.now(), 0
 	for i := range e.rows { // in one piece, unless a sequence could not be started
 		if e.rows[i].Err != nil {
@@ -239,6 +251,9 @@ func (e *engine) step(b *batch.Batch) {
 	now := e.now()
 	took := now - start
 	e.metrics.step(b, took)
+	if e.failures == 0 {
+		e.drift.observe(took, e.said(b))
+	}
 	for i := range b.Entries {
 		if x, row := &b.Entries[i], &e.rows[i]; x.Sample && row.Err == nil && !row.Wait {
 			r := e.runs[x.ID]

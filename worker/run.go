@@ -36,6 +36,10 @@ type run struct {
 	logprobs  *schema.Logprobs // of the last token, the backend's memory; nil: none
 	started   bool
 
+	// Guarded by the mutex of the engine's present: tokens that are still to be prefilled, what the present step does not counted, and
+	// tokens that were generated before it, over all attempts.
+	left, output int32
+
 	// Guarded by the outbox's mutex; the publisher owns sending until the next swap.
 	pending, sending bundle
 	queued           bool
@@ -62,6 +66,7 @@ func newRun(item *schema.DispatchItem, pool string, vocab int, plan *batch.Confi
 	if longest := plan.Longest(); len(r.req.Prompt) >= longest {
 		return nil, fmt.Errorf("%w request: prompt has %d tokens, prompt and output together at most %d", schema.ErrInvalid, len(r.req.Prompt), longest)
 	}
+	r.left, r.output = int32(r.given()), int32(len(r.resume))
 	r.maxNew, r.pages = plan.Fit(len(r.req.Prompt), len(r.resume), int(r.req.MaxTokens))
 	return r, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/streams"
 	"github.com/cadence-slo/cadence/worker/batch"
@@ -32,6 +33,9 @@ type Worker struct {
 	engine *engine
 	pulse  pulse
 	events *streams.EventWriter
+	given  *profile.Profile // by the configuration; nil: to be found out
+	// settings are told with states; set before the first life.
+	settings *schema.EngineSettings
 
 	up atomic.Pointer[life] // nil before the first and after the last worker_up
 	// fence has room for one: the present life is over.
@@ -50,16 +54,16 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 		return nil, err
 	}
 	plan := cfg.Planner(info)
-	newPlanner := cfg.NewPlanner
-	if newPlanner == nil {
-		newPlanner = batch.New
-	}
-	planner, err := newPlanner(plan)
+	planner, tree, err := cfg.newPlanner(plan)
 	if err != nil {
 		return nil, fmt.Errorf("%w: for the engine %s: %w", ErrConfig, info.Backend, err)
 	}
+	given, err := cfg.openProfile()
+	if err != nil {
+		return nil, err
+	}
 	w := &Worker{
-		cfg: cfg, client: client, backend: backend, info: info, plan: plan, log: log.With("component", "worker"),
+		given: given, cfg: cfg, client: client, backend: backend, info: info, plan: plan, log: log.With("component", "worker"),
 		began: time.Now(), book: newBook(cfg.Pool, info.Vocab, cfg.Remember, plan), out: newOutbox(),
 		pulse: pulse{limit: cfg.FenceAfter}, fence: make(chan struct{}, 1),
 	}
@@ -69,7 +73,7 @@ func New(cfg Config, client *streams.Client, backend Backend, log *slog.Logger, 
 	}
 	logSettings(w.log, &cfg, &plan, inEffect)
 	w.engine = newEngine(backend, planner, w.book, w.out, w.now, w.metrics, cfg.StepSample)
-	w.engine.shareAll = cfg.PrefixSharing == "global"
+	w.engine.shareAll, w.engine.prefixes.tree = cfg.PrefixSharing == "global", tree
 	w.engine.check = invariants || cfg.CheckInvariants
 	return w, nil
 }
@@ -97,6 +101,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
+	if err := w.know(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	// What outlives ctx: the drain, and the store of what it says.
 	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -123,6 +130,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		p.run()
 	}()
 	beating.Go(func() { heart(beats, w.cfg.Heartbeat, w.cfg.HeartbeatGap, w.book.changed, w.beat) })
+	teller := teller{w: w}
+	every := min(tellEvery, w.cfg.Heartbeat)
+	beating.Go(func() { heart(beats, every, min(tellGap, every), w.book.told, teller.tell) })
 
 	// New requests are refused from the moment that ctx ends, whatever the engine is doing.
 	draining := context.AfterFunc(ctx, func() {
@@ -189,6 +199,8 @@ func (w *Worker) begin(ctx context.Context) (*life, *nats.Subscription, error) {
 	}
 	w.book.begin(l)
 	w.engine.worker = l.id
+	w.engine.prefixes.reset(l.key)
+	w.engine.rest()
 	select { // of the life before
 	case <-w.fence:
 	default:
@@ -219,6 +231,7 @@ func (w *Worker) begin(ctx context.Context) (*life, *nats.Subscription, error) {
 	w.pulse.beat(w.now())
 	w.up.Store(l)
 	poke(w.book.changed)
+	poke(w.book.told)
 	w.log.Info("worker up", "worker_id", string(l.id), "pool", w.cfg.Pool, "model", w.info.Model, "backend", w.info.Backend,
 		"slots", w.plan.MaxBatch, "kv_pages", w.plan.KVPages, "context_tokens", w.plan.Longest())
 	return l, sub, nil

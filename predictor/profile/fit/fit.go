@@ -70,15 +70,35 @@ func Cost(steps []Step, batches []int, seed uint64) (*Fitted, error) {
 	rng := rand.New(rand.NewPCG(seed, 0x686f6c64))
 	var train, held []Step
 	for n, i := range rng.Perm(len(steps)) {
-		if steps[i].Took <= 0 {
-			continue
-		}
 		if n%heldOutPart == 0 {
 			held = append(held, steps[i])
 		} else {
 			train = append(train, steps[i])
 		}
 	}
+	return cost(train, held, batches)
+}
+
+// Few is Cost where every step is needed: none is held out, so that the errors are those on the steps that were fitted.
+func Few(steps []Step, batches []int) (*Fitted, error) {
+	f, err := cost(steps, steps, batches)
+	if f != nil {
+		f.Fit.HeldOut = 0
+	}
+	return f, err
+}
+
+// cost fits some steps and judges by others. Those that took no time are none.
+func cost(train, held []Step, batches []int) (*Fitted, error) {
+	timed := func(all []Step) (out []Step) {
+		for _, s := range all {
+			if s.Took > 0 {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	train, held = timed(train), timed(held)
 	out := &Fitted{}
 	// Least squares believe whatever is far off. So first only the quickest of like steps, then all that are near what those say.
 	var err error
