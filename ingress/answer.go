@@ -14,9 +14,14 @@ type call struct {
 	clientID string // the client's X-Request-Id, cleaned
 	tenant   string
 	kind     schema.Kind
-	class    schema.Class
+	asked    schema.Class // by the client
+	class    schema.Class // that it is served as: guaranteed only if that was promised
 	arrived  time.Time
 	deadline time.Duration // from arrival; 0 is none
+	ttft     time.Duration // objective of the first token, from arrival; 0 is none
+	late     schema.OnDeadline
+	canary   bool // no rule refuses it
+	said     verdict
 	grace    time.Duration
 	model    string // as the event log knows it
 	pool     string
@@ -25,12 +30,12 @@ type call struct {
 	output   int32 // tokens at most
 }
 
-// left is what is left of the deadline; 0 is no deadline, and one that has passed is the shortest there is.
-func (c *call) left(now time.Time) time.Duration {
-	if c.deadline == 0 {
+// left is what is left of an objective; 0 is none, and one that has passed is the shortest there is.
+func (c *call) left(objective time.Duration, now time.Time) time.Duration {
+	if objective == 0 {
 		return 0
 	}
-	return max(1, c.deadline-now.Sub(c.arrived))
+	return max(1, objective-now.Sub(c.arrived))
 }
 
 // eventBytes is what one event counts for beside its text, against a stream's bounds.

@@ -15,7 +15,7 @@ import (
 //	go test ./ingress -run - -bench Relay
 func BenchmarkRelay(b *testing.B) {
 	cfg := DefaultConfig()
-	s := &Server{cfg: cfg, gate: newGate(1, 1, 1), relay: newRelay(), born: time.Now()}
+	s := &Server{cfg: cfg, gate: gateOf(1, 1, 1), desk: testDesk(b), relay: newRelay(), born: time.Now()}
 	a := &answer{call: call{kind: schema.KindChat, stream: true, arrived: time.Now()}}
 	a.head = openai.Head{Kind: a.kind, Request: "0199c5d2-7a31-7c4e-9b1a-2f6d5e8c1a01", Model: "m", Created: a.arrived}
 	w := &body{s: s, encoder: openai.NewStream(a.head, false), woken: make(chan struct{}, 1)}

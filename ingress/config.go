@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cadence-slo/cadence/ingress/admission"
 	"github.com/cadence-slo/cadence/ingress/openai"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/streams"
@@ -51,6 +53,21 @@ type Config struct {
 	IdleTimeout   time.Duration `help:"how long a connection may be kept without a request" default:"120s"`
 	WriteTimeout  time.Duration `help:"how long one write to a client may be stuck" default:"30s"`
 
+	// Admission is the rule by which requests are let in, and AdmissionLimit its constant, where it has one.
+	Admission      string  `help:"who is let in: marginal (what adds more to the goodput than the engines' time is worth; a guarantee if its bound fits), online-u80 (whose latency is below its objective with 80 %), queue-depth, in-flight (by counts alone), none (everybody)" enum:"marginal,online-u80,queue-depth,in-flight,none" default:"marginal"`
+	AdmissionLevel float64 `help:"probability with which a guaranteed request is within its objective" default:"0.95"`
+	AdmissionLimit int     `help:"queue-depth: requests that may wait for each worker (0: 8); in-flight: that may be open for each (0: 16)" default:"0"`
+	ExploreRate    float64 `help:"part of what marginal would refuse that is let in all the same, to keep learning of it; 0 turns it off" default:"0.01"`
+	// SLOE2E and SLOTTFT are the objectives of requests that send none.
+	SLOE2E           time.Duration `name:"slo-e2e" help:"objective of the last byte, from the arrival, for requests without X-SLO-E2E-Ms; 0 is none" default:"0s"`
+	SLOTTFT          time.Duration `name:"slo-ttft" help:"objective of the first token, from the arrival, for requests without X-SLO-TTFT-Ms; 0 is none" default:"0s"`
+	RevealPrediction bool          `help:"tell clients what was predicted of their requests; it shows what other tenants' requests have left in the cache, and how many there are"`
+	ProbeToken       string        `help:"requests with this X-Cadence-Probe are canaries, which no rule refuses; empty: there are none"`
+	// Limits of all and of each tenant, whatever the rule says; 0 is none.
+	MaxOpenTokens       int64 `help:"tokens (prompts and most output) that open requests may have together; 0 is no limit" default:"0"`
+	MaxTenantOpen       int64 `help:"requests that a tenant may have open; 0 is no limit" default:"0"`
+	MaxTenantOpenTokens int64 `help:"tokens (prompts and most output) that a tenant's open requests may have together; 0 is no limit" default:"0"`
+
 	PublishTimeout time.Duration `help:"time limit of storing a request" default:"2s"`
 	RefuseTimeout  time.Duration `help:"time limit of storing a refusal before it is answered" default:"250ms"`
 	DrainTimeout   time.Duration `help:"how long running streams may go on after the stop signal" default:"30s"`
@@ -67,6 +84,7 @@ func DefaultConfig() Config {
 		BufferBytes: 256 << 10, MaxGrace: time.Minute, ResumeBytes: 64 << 20,
 		KeepAlive: 10 * time.Second, Watch: 250 * time.Millisecond, Heartbeat: 500 * time.Millisecond, Silence: 5 * time.Second,
 		HeaderTimeout: 10 * time.Second, BodyTimeout: time.Minute, IdleTimeout: 2 * time.Minute, WriteTimeout: 30 * time.Second,
+		Admission: ruleMarginal, AdmissionLevel: 0.95, ExploreRate: admission.DefaultExplore().Rate,
 		PublishTimeout: 2 * time.Second, RefuseTimeout: 250 * time.Millisecond, DrainTimeout: 30 * time.Second,
 	}
 }
@@ -104,6 +122,10 @@ func (c *Config) Validate() error {
 		{"max-body", int64(c.MaxBody), 1},
 		{"buffer-bytes", int64(c.BufferBytes), 1 << 10},
 		{"resume-bytes", int64(c.ResumeBytes), 0},
+		{"admission-limit", int64(c.AdmissionLimit), 0},
+		{"max-open-tokens", c.MaxOpenTokens, 0},
+		{"max-tenant-open", c.MaxTenantOpen, 0},
+		{"max-tenant-open-tokens", c.MaxTenantOpenTokens, 0},
 	} {
 		if k.v < k.min {
 			return fmt.Errorf("%w: %s is %d, want at least %d", ErrConfig, k.key, k.v, k.min)
@@ -128,6 +150,8 @@ func (c *Config) Validate() error {
 		{"publish-timeout", c.PublishTimeout, time.Millisecond},
 		{"refuse-timeout", c.RefuseTimeout, time.Millisecond},
 		{"drain-timeout", c.DrainTimeout, 0},
+		{"slo-e2e", c.SLOE2E, 0},
+		{"slo-ttft", c.SLOTTFT, 0},
 	} {
 		if k.v < k.min {
 			return fmt.Errorf("%w: %s is %v, want at least %v", ErrConfig, k.key, k.v, k.min)
@@ -135,6 +159,12 @@ func (c *Config) Validate() error {
 	}
 	if c.Watch > time.Second {
 		return fmt.Errorf("%w: watch is %v, want at most 1s: clients that went away are to be noticed within a second", ErrConfig, c.Watch)
+	}
+	if !(c.AdmissionLevel > 0 && c.AdmissionLevel < 1) {
+		return fmt.Errorf("%w: admission-level is %v, want between 0 and 1", ErrConfig, c.AdmissionLevel)
+	}
+	if _, err := c.arm(); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	limits := c.limits()
 	if err := limits.Validate(); err != nil {
@@ -151,4 +181,54 @@ func (c *Config) limits() openai.Limits {
 	}
 	l.BodyBytes = c.MaxBody
 	return l
+}
+
+// The rules of admission.
+const (
+	ruleMarginal   = "marginal"
+	ruleOnline     = "online-u80"
+	ruleQueueDepth = "queue-depth"
+	ruleInFlight   = "in-flight"
+	ruleNone       = "none"
+)
+
+// onlineLevel is what online-u80 is called after.
+const onlineLevel = 0.8
+
+// level is that of the bounds that the rule looks at.
+func (c *Config) level() float64 {
+	if c.Admission == ruleOnline {
+		return onlineLevel
+	}
+	return c.AdmissionLevel
+}
+
+// arm returns the rule, new, or an error that names the key.
+func (c *Config) arm() (admission.Arm, error) {
+	switch c.Admission {
+	case ruleMarginal:
+		a := admission.DefaultConfig()
+		a.Explore.Rate = c.ExploreRate
+		return admission.NewMarginal(a)
+	case ruleOnline:
+		a := admission.Online(onlineLevel)
+		return &a, a.Validate()
+	case ruleQueueDepth:
+		a := admission.DefaultQueueDepth()
+		if c.AdmissionLimit > 0 {
+			a.PerWorker = float64(c.AdmissionLimit)
+		}
+		return &a, a.Validate()
+	case ruleInFlight:
+		return &inFlight{perWorker: cmp.Or(c.AdmissionLimit, 16), retry: admission.DefaultRetry()}, nil
+	case ruleNone:
+		return admission.None{}, nil
+	}
+	return nil, fmt.Errorf("admission is %q, want one of %s, %s, %s, %s, %s", c.Admission, ruleMarginal, ruleOnline, ruleQueueDepth, ruleInFlight, ruleNone)
+}
+
+// holds are the limits of what open requests may hold, beside those of the gate.
+func (c *Config) holds() admission.Limits {
+	return admission.Limits{Total: admission.Amount{Tokens: c.MaxOpenTokens},
+		Tenant: admission.Amount{Requests: c.MaxTenantOpen, Tokens: c.MaxTenantOpenTokens}}
 }

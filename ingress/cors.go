@@ -18,7 +18,7 @@ func newCORS(origins []string) *cors {
 }
 
 // What pages may read of a response, beside its body.
-const exposed = "Retry-After, X-Cadence-Request-Id, X-Request-Id"
+const exposed = "Retry-After, X-Cadence-Bound-Ms, X-Cadence-Decision, X-Cadence-Predicted-Ms, X-Cadence-Queue-Ms, X-Cadence-Request-Id, X-Request-Id"
 
 // allow sets the headers that let a page read the response.
 func (o *cors) allow(c *fiber.Ctx) {

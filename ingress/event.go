@@ -2,6 +2,7 @@ package ingress
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/cadence-slo/cadence/schema"
@@ -25,7 +26,7 @@ func (s *Server) emit(e *schema.Event) {
 func (s *Server) emitReceived(r *call) {
 	e := s.event(schema.Received, r)
 	e.Time = r.arrived.UnixNano()
-	e.ClientRequest, e.Kind, e.Class, e.Stream = r.clientID, r.kind, r.class, r.stream
+	e.ClientRequest, e.Kind, e.Class, e.Stream = r.clientID, r.kind, r.asked, r.stream
 	e.Budget, e.Grace, e.PromptTokens, e.MaxTokens = r.deadline, r.grace, r.prompt, r.output
 	s.emit(e)
 }
@@ -35,15 +36,40 @@ func (s *Server) emitAdmitted(r *call, seq uint64) {
 	now := time.Now()
 	e.Time, e.RequestSeq, e.QueueTime = now.UnixNano(), seq, now.Sub(r.arrived)
 	e.ClientRequest, e.Kind, e.Class, e.Stream = r.clientID, r.kind, r.class, r.stream
-	e.Budget, e.Grace, e.PromptTokens, e.MaxTokens = r.left(now), r.grace, r.prompt, r.output
+	e.Budget, e.Grace, e.PromptTokens, e.MaxTokens = r.left(r.deadline, now), r.grace, r.prompt, r.output
+	e.TTFTBudget = r.ttft
+	r.said.tell(e)
 	s.emit(e)
+}
+
+// tell fills what an event says of a decision.
+func (v *verdict) tell(e *schema.Event) {
+	o := &v.outlook
+	e.Decision, e.Message = v.by, v.Note
+	e.Predicted, e.PredictedTTFT, e.Physics, e.Features = max(0, o.Predicted), max(0, o.First), max(0, v.physics), v.features
+	if o.Bound > 0 {
+		e.Bound, e.BoundLevel = o.Bound, float32(o.Level)
+	}
+	e.Meet, e.Gain, e.Lambda, e.Propensity = finite(o.Meet), finite(v.Gain), finite(v.Lambda), finite(v.Propensity)
+	e.Cost = max(0, o.Share)
+}
+
+// finite is what JSON can hold.
+func finite(x float64) float32 {
+	if math.IsNaN(x) {
+		return 0
+	}
+	return float32(min(max(x, -math.MaxFloat32), math.MaxFloat32))
 }
 
 // storeRefused stores a refusal before it is answered, if that can be done quickly, and later otherwise.
 func (s *Server) storeRefused(r *call, reason schema.RefusalReason, after time.Duration) {
 	e := s.event(schema.Refused, r)
 	e.Reason, e.RetryAfter = string(reason), after
-	e.ClientRequest, e.Kind, e.Class, e.Stream = r.clientID, r.kind, r.class, r.stream
+	e.ClientRequest, e.Kind, e.Class, e.Stream = r.clientID, r.kind, r.asked, r.stream
+	e.Budget, e.PromptTokens, e.MaxTokens = r.deadline, r.prompt, r.output
+	e.TTFTBudget = r.ttft
+	r.said.tell(e)
 	if reason != schema.RefusedUnavailable && s.client.Connected() {
 		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.RefuseTimeout)
 		defer cancel()

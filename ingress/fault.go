@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -42,6 +43,8 @@ func (a *answer) clientError() *openai.Error {
 	switch a.failed.Code {
 	case schema.FailedWorkerLost:
 		return openai.WorkerLost()
+	case schema.FailedDeadline:
+		return openai.DeadlineExceeded()
 	case schema.FailedTimeout:
 		if a.deadline > 0 {
 			return openai.DeadlineExceeded()
@@ -52,6 +55,25 @@ func (a *answer) clientError() *openai.Error {
 	default: // details are for the log, not for clients
 		return openai.Internal()
 	}
+}
+
+// refusalOf is the error for a request that was refused for a reason: by a rule, whose time to come back it tells, or before one was
+// asked.
+func (s *Server) refusalOf(r *call, reason schema.RefusalReason) *openai.Error {
+	v := &r.said
+	after := v.RetryAfter
+	if after == 0 {
+		after = s.retryAfter()
+	}
+	if reason == refusedTenant {
+		return openai.TenantLimited("open requests and their tokens", after)
+	}
+	e := *refusal(reason, after)
+	if text := v.Reason.Message(); text != "" && !v.Admit && reason == v.Reason.Refusal() {
+		e.Message = fmt.Sprintf("The request is refused: %s. Retry in %d s.", text, e.RetryAfter)
+		e.Code = string(reason)
+	}
+	return &e
 }
 
 // refusal is the 503 for a reason.

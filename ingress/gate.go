@@ -4,11 +4,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cadence-slo/cadence/ingress/admission"
 	"github.com/cadence-slo/cadence/schema"
 )
 
+// refusedTenant is the gate's answer to a tenant that holds as much as it may. Elsewhere it is a lack of capacity.
+const refusedTenant schema.RefusalReason = "tenant_capacity"
+
 // gate bounds how many requests are held and how many of them wait for their first token, by number and by bytes of
-// their bodies. A place is taken at once or not at all.
+// their bodies, and with its book what each tenant holds, and all in tokens. A place is taken at once or not at all.
 type gate struct {
 	maxOpen, maxWaiting int
 	maxBytes            int64
@@ -18,24 +22,31 @@ type gate struct {
 	open    int
 	waiting int
 	bytes   int64
+	book    *admission.Book
 	empty   chan struct{} // closed once the gate is closed and nothing is open
 
 	started int     // first tokens since the last tick
 	rate    float64 // first tokens per second, smoothed
 }
 
-func newGate(maxOpen, maxWaiting int, maxBytes int64) *gate {
-	return &gate{maxOpen: maxOpen, maxWaiting: maxWaiting, maxBytes: maxBytes, empty: make(chan struct{})}
+// newGate returns an open gate, or admission.ErrConfig.
+func newGate(c *Config) (*gate, error) {
+	book, err := admission.NewBook(c.holds())
+	if err != nil {
+		return nil, err
+	}
+	return &gate{maxOpen: c.MaxOpen, maxWaiting: c.MaxWaiting, maxBytes: c.MaxWaitingBytes, book: book, empty: make(chan struct{})}, nil
 }
 
 // place is one request's share of the gate. The gate's mutex guards it.
 type place struct {
 	bytes         int64
 	held, waiting bool
+	hold          admission.Hold
 }
 
-// reserve takes a place for a request with a body of so many bytes, or says why there is none.
-func (g *gate) reserve(p *place, bytes int) schema.RefusalReason {
+// reserve takes a place for a tenant's request with a body of so many bytes, or says why there is none.
+func (g *gate) reserve(p *place, tenant string, bytes int) schema.RefusalReason {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch n := int64(bytes); {
@@ -44,12 +55,30 @@ func (g *gate) reserve(p *place, bytes int) schema.RefusalReason {
 	case g.open >= g.maxOpen, g.waiting >= g.maxWaiting, g.bytes+n > g.maxBytes:
 		return schema.RefusedCapacity
 	default:
+		*p = place{}
+		if reason := refusedBy(g.book.Reserve(&p.hold, tenant, admission.Amount{Bytes: n})); reason != "" {
+			return reason
+		}
 		g.open++
 		g.waiting++
 		g.bytes += n
-		*p = place{bytes: n, held: true, waiting: true}
+		p.bytes, p.held, p.waiting = n, true, true
 		return ""
 	}
+}
+
+// amend says how many tokens the request may take, or why it may not.
+func (g *gate) amend(p *place, tokens int64) schema.RefusalReason {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return refusedBy(g.book.Amend(&p.hold, admission.Amount{Bytes: p.bytes, Tokens: tokens}))
+}
+
+func refusedBy(r admission.Reason) schema.RefusalReason {
+	if r == admission.TenantCapacity {
+		return refusedTenant
+	}
+	return r.Refusal()
 }
 
 // start says that the request does not wait any more. It may be repeated.
@@ -67,6 +96,7 @@ func (g *gate) free(p *place) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stopWaiting(p)
+	g.book.Release(&p.hold)
 	if p.held {
 		p.held = false
 		g.open--

@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/ingress/openai"
+	"github.com/cadence-slo/cadence/predictor/online"
 	"github.com/cadence-slo/cadence/schema"
 	"github.com/cadence-slo/cadence/streams"
 	"github.com/gofiber/fiber/v2"
@@ -42,7 +44,7 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 		return answerError(c, refusal(schema.RefusedUnavailable, s.retryAfter()))
 	}
 	body := c.Context().Request.Body()
-	if reason := s.gate.reserve(&a.place, len(body)); reason != "" {
+	if reason := s.gate.reserve(&a.place, r.tenant, len(body)); reason != "" {
 		s.emitReceived(r)
 		return s.refuse(c, r, reason)
 	}
@@ -50,6 +52,7 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 	defer func() {
 		switch {
 		case !relayed:
+			s.desk.end(r.id, online.Ending{How: online.Left}, s.since())
 			s.gate.free(&a.place)
 		case !handed: // a panic: nobody would write the answer
 			s.close(a, schema.CancelDisconnect)
@@ -68,6 +71,10 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 		s.emitReceived(r)
 		return s.refuse(c, r, schema.RefusedNoWorker)
 	}
+	if reason := s.admit(c, r, req, &a.place); reason != "" {
+		s.emitReceived(r)
+		return s.refuse(c, r, reason)
+	}
 	b := s.newBody(c, a)
 	a.quiet, a.patience = time.Now(), s.cfg.Silence
 	_ = a.attach(b, 0) // the first event always exists
@@ -78,6 +85,35 @@ func (s *Server) generate(c *fiber.Ctx, kind schema.Kind) error {
 	return err
 }
 
+// admit decides whether a request is let in, and tells its client by which rule. It returns why it is not.
+func (s *Server) admit(c *fiber.Ctx, r *call, req *schema.Request, p *place) schema.RefusalReason {
+	if reason := s.gate.amend(p, int64(r.prompt)+int64(r.output)); reason != "" {
+		return reason
+	}
+	r.said = s.desk.decide(r, req.Prompt, s.since())
+	v := &r.said
+	if s.cfg.RevealPrediction && v.outlook.Predicted > 0 {
+		ms := func(name string, d time.Duration) { c.Set(name, strconv.FormatInt(max(0, d).Milliseconds(), 10)) }
+		ms("X-Cadence-Predicted-Ms", v.outlook.Predicted)
+		ms("X-Cadence-Queue-Ms", v.queue)
+		if v.outlook.Bound > 0 {
+			ms("X-Cadence-Bound-Ms", v.outlook.Bound)
+		}
+	}
+	if !v.Admit {
+		return cmp.Or(v.Reason.Refusal(), schema.RefusedSLO)
+	}
+	c.Set(decisionHeader, v.by)
+	if r.asked == schema.Guaranteed {
+		r.class = v.Class
+	}
+	req.Class = r.class
+	return ""
+}
+
+// decisionHeader tells by which rule a request was let in or refused.
+const decisionHeader = "X-Cadence-Decision"
+
 // relayOver stores a request whose answer b is to write, and writes it.
 func (s *Server) relayOver(c *fiber.Ctx, b *body, req *schema.Request) error {
 	a := b.a
@@ -86,6 +122,7 @@ func (s *Server) relayOver(c *fiber.Ctx, b *body, req *schema.Request) error {
 	if err != nil {
 		return s.unpublished(c, a, err)
 	}
+	s.desk.stored(a.id, seq, s.since())
 	s.emitAdmitted(&a.call, seq)
 	if a.isClosed() { // the client went away meanwhile, perhaps before anyone could know what to cancel
 		s.hurryCancel(&a.call, schema.CancelDisconnect)
@@ -194,7 +231,7 @@ func (s *Server) read(c *fiber.Ctx, a *answer, body []byte) (req *schema.Request
 	a.head = openai.Head{Kind: a.kind, Request: a.id, Model: common.Model, Created: a.arrived, Fingerprint: m.Fingerprint}
 	return &schema.Request{
 		ID: a.id, Pool: a.pool, Model: m.Name, Tenant: a.tenant, Ingress: s.id, Kind: a.kind, Class: a.class, Received: a.arrived.UnixNano(),
-		Prompt: prompt, MaxTokens: room, Stop: common.Stop, IgnoreEOS: common.IgnoreEOS, Sampling: common.Sampling,
+		OnDeadline: a.late, Prompt: prompt, MaxTokens: room, Stop: common.Stop, IgnoreEOS: common.IgnoreEOS, Sampling: common.Sampling,
 		Grace: a.grace, Logprobs: common.Logprobs, Grammar: grammar,
 	}, ok, nil
 }
@@ -237,6 +274,18 @@ func (s *Server) promises(c *fiber.Ctx, r *call) *openai.Error {
 	if r.deadline, e = milliseconds(c, "X-SLO-E2E-Ms", 1, maxDeadline); e != nil {
 		return e
 	}
+	if r.ttft, e = milliseconds(c, "X-SLO-TTFT-Ms", 1, maxDeadline); e != nil {
+		return e
+	}
+	r.deadline, r.ttft = cmp.Or(r.deadline, s.cfg.SLOE2E), cmp.Or(r.ttft, s.cfg.SLOTTFT)
+	r.canary = s.desk.isProbe(c.Get("X-Cadence-Probe"))
+	switch late := schema.OnDeadline(c.Get("X-On-Deadline")); late {
+	case "":
+	case schema.OnDeadlineDemote, schema.OnDeadlineCancel, schema.OnDeadlineContinue:
+		r.late = schema.OnDeadline(strings.Clone(string(late)))
+	default:
+		return openai.InvalidParameter("X-On-Deadline", "expected %s, %s or %s", schema.OnDeadlineDemote, schema.OnDeadlineCancel, schema.OnDeadlineContinue)
+	}
 	if r.grace, e = milliseconds(c, "X-Resume-Grace-Ms", 0, math.MaxInt64); e != nil {
 		return e
 	}
@@ -244,11 +293,14 @@ func (s *Server) promises(c *fiber.Ctx, r *call) *openai.Error {
 	switch class := c.Get("X-SLO-Class"); class {
 	case "":
 	case string(schema.BestEffort):
-		r.class = schema.BestEffort
+		r.asked = schema.BestEffort
 	case string(schema.Guaranteed):
-		r.class = schema.Guaranteed
+		r.asked = schema.Guaranteed
 	default:
 		return openai.InvalidParameter("X-SLO-Class", "expected %s or %s", schema.BestEffort, schema.Guaranteed)
+	}
+	if r.class = r.asked; r.class == schema.Guaranteed { // until it is promised
+		r.class = schema.BestEffort
 	}
 	return nil
 }
@@ -268,7 +320,8 @@ func milliseconds(c *fiber.Ctx, header string, least int64, most time.Duration) 
 
 // publish stores a request, and returns its sequence.
 func (s *Server) publish(r *call, req *schema.Request) (uint64, error) {
-	req.Budget = r.left(time.Now())
+	now := time.Now()
+	req.Budget, req.TTFTBudget = r.left(r.deadline, now), r.left(r.ttft, now)
 	body, err := schema.Encode(req)
 	if err != nil {
 		return 0, err
@@ -288,7 +341,9 @@ func (s *Server) unpublished(c *fiber.Ctx, a *answer, err error) error {
 	a.closed, a.cancelled, a.reported, a.body = true, true, true, nil
 	a.mu.Unlock()
 	s.relay.remove(a, 0)
+	s.desk.end(a.id, online.Ending{How: online.Left}, s.since())
 	s.gate.free(&a.place)
+	a.said.RetryAfter = 0 // it was let in
 	switch {
 	case errors.Is(err, streams.ErrTooLarge):
 		return s.reject(c, openai.PayloadTooLarge(s.cfg.MaxBody))
@@ -309,9 +364,17 @@ func (s *Server) reject(c *fiber.Ctx, e *openai.Error) error {
 	return answerError(c, e)
 }
 
-// refuse answers with a 503, after its event is stored.
+// refuse answers with a 503, or 429 to a tenant that has as much as it may, after its event is stored.
 func (s *Server) refuse(c *fiber.Ctx, r *call, reason schema.RefusalReason) error {
-	e := refusal(reason, s.retryAfter())
+	e := s.refusalOf(r, reason)
+	rule := r.said.by
+	if rule == "" || r.said.Admit { // no rule refused it
+		rule = string(reason)
+	}
+	c.Set(decisionHeader, rule)
+	if reason == refusedTenant {
+		r.said.by, reason = rule, schema.RefusedCapacity
+	}
 	s.storeRefused(r, reason, time.Duration(e.RetryAfter)*time.Second)
 	s.metrics.refuse(reason)
 	return answerError(c, e)

@@ -78,6 +78,7 @@ func newMetrics(reg prometheus.Registerer, s *Server) (*metrics, error) {
 		gauge("connections", "connections", s.connections),
 		gauge("events_pending", "events emitted and not stored yet", s.pendingEvents),
 	}
+	collectors = append(collectors, s.desk.collectors()...)
 	for _, c := range collectors {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("ingress: registering metrics: %w", err)

@@ -117,7 +117,7 @@ func TestPromisesReachThePipeline(t *testing.T) {
 	s := h.open(t, chatPath, chatBody("a", `,"stream":true,"temperature":0,"seed":7,"stop":["END"],"ignore_eos":true`),
 		"X-SLO-E2E-Ms", "60000", "X-SLO-Class", "guaranteed", "X-Resume-Grace-Ms", "99999999", "X-Tenant", "acme")
 	r := h.next()
-	if r.Budget <= 0 || r.Budget > time.Minute || r.Class != schema.Guaranteed || r.Grace != 3*time.Second || r.Tenant != "acme" ||
+	if r.Budget <= 0 || r.Budget > time.Minute || r.Class != schema.BestEffort || r.Grace != 3*time.Second || r.Tenant != "acme" ||
 		r.Sampling.Temperature != 0 || r.Sampling.Seed != 7 || len(r.Stop) != 1 || !r.IgnoreEOS {
 		t.Errorf("%+v", r.Request)
 	}

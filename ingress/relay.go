@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cadence-slo/cadence/ingress/openai"
+	"github.com/cadence-slo/cadence/predictor/online"
 	"github.com/cadence-slo/cadence/schema"
 )
 
@@ -107,8 +108,13 @@ func (s *Server) accept(a *answer, c *schema.Chunk) {
 	}
 	now := time.Now()
 	a.quiet, a.patience = now, s.cfg.Silence
-	texts := len(a.texts)
+	texts, over := len(a.texts), a.ended()
 	f := a.add(c)
+	over = !over && a.ended()
+	var ending online.Ending
+	if over {
+		ending = a.ending()
+	}
 	for i := range a.texts[texts:] {
 		t := &a.texts[texts+i]
 		a.measure(t)
@@ -135,6 +141,12 @@ func (s *Server) accept(a *answer, c *schema.Chunk) {
 	a.mu.Unlock()
 
 	switch {
+	case over:
+		s.desk.end(a.id, ending, s.since())
+	case started:
+		s.desk.started(a.id, s.since())
+	}
+	switch {
 	case f == torn:
 		s.log.Error("chunk overlaps the answer", "request_id", a.id, "attempt", c.Attempt, "index", c.Index, "tokens", len(c.IDs))
 		s.cut(a, schema.FailedInternal, errTorn, schema.CancelIngressLost)
@@ -145,6 +157,18 @@ func (s *Server) accept(a *answer, c *schema.Chunk) {
 	case gap:
 		s.fill(a)
 	}
+}
+
+// ending is how an answer came to its end, or would if it came now. The caller holds mu.
+func (a *answer) ending() online.Ending {
+	e := online.Ending{How: online.Left, Tokens: int32(len(a.ids))}
+	switch {
+	case a.failed != nil:
+		e.How = online.Dropped
+	case a.finish != nil:
+		e.How, e.Cut = online.Completed, a.finish.Reason == schema.FinishLength
+	}
+	return e
 }
 
 // allowed is how many bytes may be unread: a client that is expected back has all of the answer before it.
@@ -278,7 +302,9 @@ func (s *Server) close(a *answer, reason schema.CancelReason) {
 	if a.retained {
 		kept = a.size + eventBytes
 	}
+	ending := a.ending()
 	a.mu.Unlock()
+	s.desk.end(a.id, ending, s.since())
 	if cancel {
 		s.cancel(&a.call, reason, "")
 	}
@@ -294,6 +320,10 @@ func (s *Server) cut(a *answer, code schema.FailureCode, cause *openai.Error, re
 		a.mu.Unlock()
 		return
 	}
+	ending := a.ending()
+	if reason != schema.CancelSlowReader { // that is its client's doing
+		ending.How = online.Dropped
+	}
 	a.failed, a.cause = &schema.Error{Code: code, Message: cause.Message}, cause
 	a.held = nil
 	if !a.resumable() { // what was not taken is not worth sending before the error
@@ -306,6 +336,7 @@ func (s *Server) cut(a *answer, code schema.FailureCode, cause *openai.Error, re
 	detached := a.body == nil
 	a.wake()
 	a.mu.Unlock()
+	s.desk.end(a.id, ending, s.since())
 	if cancel {
 		s.cancel(&a.call, reason, cause.Message)
 	}

@@ -25,6 +25,8 @@ import (
 type Deps struct {
 	Client *streams.Client
 	Models []Model // at least one
+	// Cached tells how many of a prompt's tokens a worker has cached, by the digest that it sent; nil: none are expected to be.
+	Cached func(d *schema.PrefixDigest, tenant string, prompt []int32) int
 	// Registry takes the server's metrics, and /metrics shows all of it.
 	Registry *prometheus.Registry
 	Log      *slog.Logger
@@ -45,6 +47,7 @@ type Server struct {
 	born     time.Time
 
 	gate    *gate
+	desk    *desk
 	fleet   *fleet
 	relay   *relay
 	metrics *metrics
@@ -73,7 +76,7 @@ func New(cfg Config, d Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, id: cfg.ID, client: d.Client, registry: d.Registry, log: d.Log.With("component", "ingress"),
 		cors: newCORS(cfg.CORSOrigins), limits: cfg.limits(), born: time.Now(),
-		gate: newGate(cfg.MaxOpen, cfg.MaxWaiting, cfg.MaxWaitingBytes), fleet: newFleet(), relay: newRelay(),
+		fleet: newFleet(), relay: newRelay(),
 		maxPending: max(1<<16, 8*cfg.MaxOpen),
 		filling:    make(chan struct{}, fillers), beatNow: make(chan struct{}, 1),
 	}
@@ -83,6 +86,12 @@ func New(cfg Config, d Deps) (*Server, error) {
 		s.id = schema.IngressID("in-" + hex.EncodeToString(b[:]))
 	}
 	var err error
+	if s.gate, err = newGate(&s.cfg); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if s.desk, err = newDesk(&s.cfg, s.born, d.Cached, s.random()); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
 	if s.tenants, err = newTenants(cfg.APIKeys); err != nil {
 		return nil, err
 	}
@@ -113,8 +122,9 @@ func (s *Server) Addr() net.Addr {
 	return nil
 }
 
-// clock is the time since the server was made, in nanoseconds.
-func (s *Server) clock() int64 { return int64(time.Since(s.born)) }
+// since is the time since the server was made; clock is it in nanoseconds.
+func (s *Server) since() time.Duration { return time.Since(s.born) }
+func (s *Server) clock() int64         { return int64(s.since()) }
 
 func (s *Server) connections() int {
 	if l := s.listener.Load(); l != nil {
@@ -188,7 +198,7 @@ const (
 	errorTimeout = 2 * time.Second // of cut streams, for their error events
 )
 
-// subscribe makes the server reachable for tokens, seals and heartbeats.
+// subscribe makes the server reachable for tokens, seals, heartbeats and states.
 func (s *Server) subscribe() (subs []*nats.Subscription, err error) {
 	add := func(sub *nats.Subscription, e error) {
 		if sub != nil {
@@ -196,7 +206,16 @@ func (s *Server) subscribe() (subs []*nats.Subscription, err error) {
 		}
 		err = errors.Join(err, e)
 	}
-	add(s.client.SubscribeWorkerStates(func(w *schema.WorkerState) { s.fleet.heard(w, time.Now()) }))
+	add(s.client.SubscribeWorkerStates(func(w *schema.WorkerState) {
+		s.fleet.heard(w, time.Now())
+		s.desk.beat(w, s.since())
+	}))
+	add(s.client.SubscribePoolStates(func(p *schema.PoolState) { s.desk.waiting(p, s.since()) }))
+	add(s.client.SubscribeEngineStates(func(e *schema.EngineState) {
+		if err := s.desk.running(e, s.since()); err != nil {
+			s.log.Error("nothing is predicted of an engine", "worker", e.Worker, "error", err)
+		}
+	}))
 	add(s.client.SubscribeChunks(s.id, s.onChunk))
 	add(s.client.ServeSeal(s.id, s.seal))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cadence-slo/cadence/ingress"
 	"github.com/cadence-slo/cadence/streams"
+	"github.com/cadence-slo/cadence/worker/digest"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -19,7 +20,7 @@ func ingressComponent(g *Globals, cfg ingress.Config, model ingress.Model, d dia
 			return err
 		}
 		defer client.Close()
-		s, err := ingress.New(cfg, ingress.Deps{Client: client, Models: []ingress.Model{model}, Registry: registry, Log: g.Log})
+		s, err := ingress.New(cfg, ingress.Deps{Client: client, Models: []ingress.Model{model}, Registry: registry, Log: g.Log, Cached: digest.Cached})
 		if err != nil {
 			return err
 		}
