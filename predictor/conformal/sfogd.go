@@ -76,10 +76,10 @@ func (a *SFOGD) Observe(r Row) error {
 	return nil
 }
 
-// Anchor moves the quantile to the split conformal one of the recent rows, of which an open one counts with its lower bound, and reports
-// whether they have one at this level. What it has learned of its steps is carried over.
+// Anchor moves the quantile to the split conformal one of the recent rows, of which an open one counts as worse than any, and reports whether
+// they have one at this level. The size of steps is carried over.
 func (a *SFOGD) Anchor() bool {
-	q, ok := a.rows.at(a.alpha)
+	q, ok := a.rows.split(a.alpha)
 	if ok {
 		a.quantile = q
 	}

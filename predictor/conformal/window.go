@@ -138,6 +138,26 @@ func (w *window) at(level float64) (float64, bool) {
 	return q, !math.IsInf(q, 1)
 }
 
+// split is the quantile at alpha if rows that are open turn out worse than any bound.
+func (w *window) split(alpha float64) (float64, bool) {
+	k, ok := Rank(w.n, alpha)
+	if !ok || k > w.n-w.open {
+		return 0, false
+	}
+	if w.open == 0 {
+		return w.at(alpha)
+	}
+	scores := make([]float64, 0, w.n)
+	w.each(func(i int) {
+		if e := &w.ring[i]; !e.open {
+			scores = append(scores, e.score)
+		}
+	})
+	slices.Sort(scores)
+	q := scores[max(k, 1)-1]
+	return q, !math.IsInf(q, 1)
+}
+
 // pvalue is the share of rows, r among them, whose score is at least r's: the lowest level whose quantile does not cover r (β of Gibbs
 // and Candès 2024, §2). Of a row that settles, its own lower bound is left out.
 func (w *window) pvalue(r Row) float64 {

@@ -126,6 +126,31 @@ func (m *Model) Supported(x []float32, minRows float64) (ok bool, outside int) {
 	return minRows <= 0 || m.Occupancy(x) >= minRows, -1
 }
 
+// PredictSupported is Predict and Supported in one walk. value is NaN unless ok.
+func (m *Model) PredictSupported(x []float32, minRows float64) (value float64, ok bool) {
+	if ok, _ := m.Supported(x, 0); !ok {
+		return math.NaN(), false
+	}
+	value, few, roots := m.base, 0.0, m.roots
+	for ; len(roots) >= 4; roots = roots[4:] {
+		at := [4]int(roots)
+		walk(m.nodes, x, &at)
+		for _, k := range at {
+			value += m.values[k]
+			few += 1 / float64(m.rows[k])
+		}
+	}
+	for _, root := range roots {
+		k := m.leaf(root, x)
+		value += m.values[k]
+		few += 1 / float64(m.rows[k])
+	}
+	if minRows > 0 && len(m.roots) > 0 && float64(len(m.roots))/few < minRows {
+		return math.NaN(), false
+	}
+	return value, true
+}
+
 // Loss returns the weighted mean pinball loss on data. Errors: those of Data.Check, and ErrShape.
 func (m *Model) Loss(d Data) (float64, error) {
 	if err := d.Check(); err != nil {

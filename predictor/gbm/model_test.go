@@ -54,6 +54,10 @@ func TestSupport(t *testing.T) {
 		if ok != c.ok || outside != c.outside {
 			t.Errorf("%v with %v rows: %v, %d", c.x, c.minRows, ok, outside)
 		}
+		value, both := m.PredictSupported(c.x, c.minRows)
+		if both != c.ok || both != (value == m.Predict(c.x)) {
+			t.Errorf("%v with %v rows: %v, %v at once", c.x, c.minRows, value, both)
+		}
 		if got := m.Occupancy(c.x); math.Abs(got-c.occupancy) > 1e-9 {
 			t.Errorf("%v: occupancy %v, want %v", c.x, got, c.occupancy)
 		}

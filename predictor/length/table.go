@@ -161,6 +161,33 @@ func (t *Table) Observe(of, tokens int32, cut bool) {
 	c.derive()
 }
 
+// Weight is what the answers of a class that were observed weigh together; 0 of a class that the table does not have.
+func (t *Table) Weight(of int32) float64 { return t.of(of).Risk[0] }
+
+// Borrow adds what a state knows of the classes whose own answers weigh less than few, weighing at most as much as most answers, and
+// reports whether it added anything. Classes that either does not have stay as they are. ErrTable; nothing has changed then.
+func (t *Table) Borrow(s State, few, most float64) (added bool, err error) {
+	if _, err := Restore(s); err != nil {
+		return false, err
+	}
+	for i := range min(len(t.classes), len(s.Classes)) {
+		c, o := &t.classes[i], &s.Classes[i]
+		if c.Risk[0] >= few || !(o.Risk[0] > 0) {
+			continue
+		}
+		part := min(1, most/o.Risk[0])
+		for b := range Bins {
+			c.Risk[b] += part * o.Risk[b]
+			c.Ended[b] += part * o.Ended[b]
+			c.Tokens[b] += part * o.Tokens[b]
+			c.Squares[b] += part * o.Squares[b]
+		}
+		c.derive()
+		added = true
+	}
+	return added, nil
+}
+
 // derive brings up to date what follows from the counts.
 func (c *class) derive() {
 	c.reach[0] = 1

@@ -1,134 +1,99 @@
 package online
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/cadence-slo/cadence/predictor"
 	"github.com/cadence-slo/cadence/predictor/conformal"
+	"github.com/cadence-slo/cadence/predictor/feature"
 	"github.com/cadence-slo/cadence/predictor/length"
 )
-
-// ErrConfig is returned for constants that cannot work; the message names the key and the allowed values.
-var ErrConfig = errors.New("online: invalid configuration")
-
-// Config are the constants of a Predictor.
-type Config struct {
-	// Classes of output lengths, ≥ 1: predictor.Sequence.Lengths is below it.
-	Classes int
-	// HalfLife is after how many answers of its class an answer weighs half; 0: never.
-	HalfLife float64
-	// Window is how many residuals make the distribution, ≥ 1.
-	Window int
-	// Level of the bounds, in (0, 1).
-	Level float64
-	// Start is the margin that calibration begins with: the logarithm of bound by prediction, ≥ 0.
-	Start float64
-	// Warm is how many must have ended before a bound is given, ≥ 0.
-	Warm int
-}
-
-// DefaultConfig returns the constants for bounds at a level.
-func DefaultConfig(level float64) Config {
-	return Config{Classes: 1, HalfLife: 2000, Window: 512, Level: level, Start: 1, Warm: conformal.MinRows(1 - level)}
-}
-
-// Validate returns ErrConfig, naming the key and the allowed values.
-func (c *Config) Validate() error {
-	bad := func(key string, value any, allowed string) error {
-		return fmt.Errorf("%w: %s is %v, allowed: %s", ErrConfig, key, value, allowed)
-	}
-	switch {
-	case c.Classes < 1 || c.Classes > 1<<16:
-		return bad("classes", c.Classes, "1 to 65536")
-	case !(c.HalfLife >= 0) || math.IsInf(c.HalfLife, 0):
-		return bad("half_life", c.HalfLife, "0 (never) and more")
-	case c.Window < 1 || c.Window > 1<<20:
-		return bad("window", c.Window, "1 to 1048576")
-	case !(c.Level >= 1e-6 && c.Level <= 1-1e-6):
-		return bad("level", c.Level, "between 0 and 1")
-	case !(c.Start >= 0 && c.Start <= 10):
-		return bad("start", c.Start, "0 to 10")
-	case c.Warm < 0:
-		return bad("warm", c.Warm, "0 and more")
-	}
-	return nil
-}
-
-// Foresight is what was said of a request, as far as its end is compared with it. It can be used again.
-type Foresight struct {
-	predictor.Outlook
-	curve    []predictor.Knot
-	age      time.Duration // when it was said
-	typical  float64       // latency at the median length, ns
-	class    int32
-	residual float64 // the median of the residuals, at that time
-}
-
-// How says how a request ended.
-type How uint8
-
-const (
-	// Completed: the client has all of the answer.
-	Completed How = iota
-	// Dropped: we ended it, for a limit or a failure, which no bound would have covered.
-	Dropped
-	// Left: the client went before the end.
-	Left
-)
-
-// Ending is how a request ended.
-type Ending struct {
-	How    How
-	E2E    time.Duration // from its arrival
-	Tokens int32         // of the answer
-	Cut    bool          // its cap ended the answer
-}
 
 // Predictor is what was learned so far.
 type Predictor struct {
 	cfg      Config
 	lengths  *length.Table
-	residual *Residual
-	margin   conformal.Arm
-	queue    *conformal.Queue
 	forecast predictor.Forecast
-	open     map[uint64]*tracked
-	pool     []*tracked
-	due      []conformal.Resolution // scratch
-	coverage conformal.Coverage
-	ended    int  // completed
-	frozen   bool // nothing is learned any more
+	queue    *conformal.Queue // scores the logarithm of seconds
+	now      time.Duration
+
+	// What physics alone are off by: everywhere, and on an idle engine.
+	residual, idleResidual *Residual
+	physics                *margin
+	idle                   *arm
+	model                  *model  // nil: physics alone
+	frozen                 *frozen // nil: it learns
+
+	deciles conformal.Deciles // of load
+	due     int               // rows at which they are taken anew
+	rows    int               // that have ended
+	version int               // of deciles, model and what was borrowed
+	skipped map[conformal.Group]int
+
+	watch watch
+
+	open           map[uint64]*tracked
+	oldest, newest *tracked // of open
+	past           past
+	pool           []*tracked
+	resolved       []conformal.Resolution // scratch
+	own            shifted                // scratch
+	coverage       conformal.Coverage
 }
 
-// tracked is a request that was admitted and has not ended.
-type tracked struct {
-	Foresight
-	ticket conformal.Ticket
-}
+const (
+	// firstDeciles is after how many rows loads are cut into deciles; again each time that they have doubled.
+	firstDeciles = 100
+	// few is how many residuals make a distribution of their own.
+	few = 20
+	// idleRows is how many residuals of an idle engine are kept.
+	idleRows = 128
+	// skips is how many rows that the rule would have refused are left out of a group's margin, one after another, before they count: then
+	// nothing else comes, and a margin that is too wide would stay.
+	skips = 10
+)
 
 // New returns a predictor that has seen nothing, or ErrConfig.
 func New(cfg Config) (*Predictor, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	alpha := 1 - cfg.Level
-	margin, err := conformal.NewSFOGD(alpha, cfg.Start, conformal.DefaultSFOGD(alpha), max(cfg.Window, conformal.MinRows(alpha)), nil)
-	if err != nil {
+	p := &Predictor{cfg: cfg, lengths: length.New(cfg.Classes, cfg.HalfLife), residual: NewResidual(cfg.Window), idleResidual: NewResidual(idleRows),
+		queue: conformal.NewQueue(conformal.Ratio), open: map[uint64]*tracked{}, past: past{ring: make([]*tracked, cfg.rows())},
+		due: firstDeciles, skipped: map[conformal.Group]int{}}
+	var err error
+	if p.physics, err = newMargin(&cfg, cfg.Start, cfg.Warm, nil); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	return &Predictor{cfg: cfg, lengths: length.New(cfg.Classes, cfg.HalfLife), residual: NewResidual(cfg.Window), margin: margin,
-		queue: conformal.NewQueue(conformal.Ratio), open: map[uint64]*tracked{}}, nil
+	if p.idle, err = newIdle(&cfg, cfg.Start, nil); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if err := p.watch.begin(1 - cfg.Level); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return p, nil
+}
+
+// newIdle is the margin on an idle engine, of rows.
+func newIdle(cfg *Config, start float64, rows []conformal.Row) (*arm, error) {
+	alpha := 1 - cfg.Level
+	return newArm(alpha, start, cfg.groupRows(), conformal.MinRows(alpha), rows)
 }
 
 // Cold reports whether too little was seen for a bound.
-func (p *Predictor) Cold() bool { return p.ended < p.cfg.Warm }
+func (p *Predictor) Cold() bool {
+	switch {
+	case p.frozen != nil:
+		return false
+	case p.model != nil && p.model.ready():
+		return false
+	}
+	return !p.physics.ready()
+}
 
-// Coverage is how many bounds held, of all that were given.
+// Coverage is how many bounds held, of all that were claimed for requests that were admitted, by chance or by the rule.
 func (p *Predictor) Coverage() conformal.Coverage { return p.coverage }
 
 // Lengths are the output lengths learned so far; lent.
@@ -139,98 +104,267 @@ func (p *Predictor) Foresee(e *predictor.Engine, s *predictor.Sequence, f *Fores
 	if err := p.forecast.Simulate(e, s, p.lengths); err != nil {
 		return err
 	}
-	margin := predictor.Margin{Upper: math.NaN(), UpperIdle: math.NaN()}
-	if q, ok := p.margin.Quantile(); ok && !p.Cold() {
-		margin = predictor.Margin{Upper: q, UpperIdle: q, Level: p.cfg.Level}
-	}
-	f.Outlook = p.forecast.Outlook(e, s, p.lengths, p.residual, margin)
 	f.curve = append(f.curve[:0], p.forecast.Curve...)
-	f.age, f.class, f.residual = s.Age, s.Lengths, p.residual.Quantile(0.5)
-	f.typical = float64(f.Predicted-s.Age) / math.Exp(f.residual)
+	f.age, f.class = s.Age, s.Lengths
+	_, f.typical = p.forecast.Median(s, p.lengths)
+	f.typical = max(1, f.typical)
+	feature.Append(f.features[:0], e, s, p.lengths, &p.forecast)
+	f.place = p.place(f)
+	f.Outlook = p.forecast.Outlook(e, s, p.lengths, p.residuals(f), p.margin(f))
 	return nil
 }
 
-// Admit remembers a request that was admitted on f's word, until its End. weight is 1/propensity, ≥ 1. An id that is known
-// changes nothing.
+// residuals are the distributions for a request. They are lent until the next call.
+func (p *Predictor) residuals(f *Foresight) predictor.Residuals {
+	r := predictor.Residuals{New: p.residual, Idle: p.residual, Others: p.residual}
+	if p.idleResidual.Len() >= few {
+		r.Idle = p.idleResidual
+	}
+	if f.supported && p.model.residual.Len() >= few {
+		p.own = shifted{p.model.residual, f.location}
+		r.New = &p.own
+	}
+	return r
+}
+
+// margin is what is claimed of a request.
+func (p *Predictor) margin(f *Foresight) predictor.Margin {
+	m := predictor.Margin{Upper: math.NaN(), UpperIdle: math.NaN(), UpperOthers: math.NaN(), Level: p.cfg.Level}
+	if z := p.frozen; z != nil {
+		m.Upper, m.UpperIdle, m.UpperOthers = z.upper+f.location, z.idle, z.upper
+		return m
+	}
+	if p.idle.ready {
+		m.UpperIdle, _ = p.idle.Quantile()
+	}
+	others, ok := p.physics.start(), p.physics.ready()
+	if ok {
+		m.UpperOthers = others
+	}
+	switch {
+	case p.model != nil:
+		if q, ok := p.model.quantile(&f.place); ok {
+			m.Upper = f.location + q
+		} else if !f.supported {
+			m.Upper = m.UpperOthers
+		}
+	default:
+		if q, ok := p.physics.quantile(f.group); ok {
+			m.Upper = q
+		}
+	}
+	return m
+}
+
+// unclaimed is the logarithm of bound by simulated latency that is judged where none is claimed.
+func (p *Predictor) unclaimed(f *Foresight) float64 {
+	switch {
+	case p.frozen != nil:
+		return p.frozen.upper + f.location
+	case f.supported:
+		return p.model.margin.start() + f.location
+	}
+	return p.physics.start()
+}
+
+// Admit remembers a request that was admitted on f's word, until its End. weight is 1/propensity, ≥ 1: above 1 chance admitted what the
+// rule would have refused. An id that is known changes nothing.
 func (p *Predictor) Admit(id uint64, f *Foresight, weight float64, now time.Duration) {
 	p.Advance(now)
 	if p.open[id] != nil {
 		return
 	}
-	t := &tracked{}
+	var t *tracked
 	if n := len(p.pool); n > 0 {
 		t, p.pool = p.pool[n-1], p.pool[:n-1]
+	} else {
+		t = new(tracked)
 	}
-	curve := t.curve[:0]
-	curve = append(curve, f.curve...)
-	t.Foresight = *f
+	curve := append(t.curve[:0], f.curve...)
+	*t = tracked{Foresight: *f, id: id, since: p.now, explored: weight > 1, residual: math.NaN()}
 	t.curve = curve
-	bound := f.Bound - f.age
-	if f.Bound <= 0 { // none was claimed; what calibration begins with is judged all the same
-		q, _ := p.margin.Quantile()
-		bound = time.Duration(math.Exp(q) * f.typical)
+	if t.version != p.version { // what it was foreseen with has changed
+		t.typical = t.median(p.lengths)
+		t.place = p.place(&t.Foresight)
+	}
+	bound := t.Bound - t.age
+	if t.Bound <= 0 {
+		bound = nanoseconds(math.Exp(p.unclaimed(&t.Foresight)) * t.typical)
 	}
 	// The score is of what is still to come, so that a request which has waited already is no special case.
-	t.ticket, _ = p.queue.Issue(conformal.Issue{ID: id, Weight: weight, Bound: max(1, bound), Pred: max(1e-9, f.typical/1e9)}, now)
-	p.open[id] = t
+	t.ticket, _ = p.queue.Issue(conformal.Issue{ID: id, Weight: 1, Bound: max(1, bound), Pred: 1}, p.now)
+	p.link(t)
+	for len(p.open) > p.cfg.Open || p.now-p.oldest.since > p.cfg.Forget {
+		p.forget(p.oldest)
+	}
+}
+
+// nanoseconds keeps what is too long for a Duration within it.
+func nanoseconds(ns float64) time.Duration {
+	const most = 1 << 62
+	if !(ns < most) {
+		return most
+	}
+	return time.Duration(ns)
 }
 
 // End learns from how a request ended. An id that is not known changes nothing.
 func (p *Predictor) End(id uint64, e Ending, now time.Duration) {
-	p.Advance(now)
 	t := p.open[id]
 	if t == nil {
 		return
 	}
-	delete(p.open, id)
-	p.pool = append(p.pool, t)
+	p.Advance(now)
+	p.unlink(t)
 	var r conformal.Resolution
 	var err error
 	switch e.How {
 	case Completed:
-		p.ended++
-		if !p.frozen {
+		if p.frozen == nil {
 			p.lengths.Observe(t.class, e.Tokens, e.Cut)
-			p.residual.Observe(math.Log(float64(max(1, e.E2E-t.age)) / t.at(float64(e.Tokens))))
+			p.takeResidual(t, math.Log(float64(max(1, e.E2E-t.age))/t.at(float64(e.Tokens))))
 		}
-		r, err = p.queue.Complete(t.ticket, now)
+		r, err = p.queue.Complete(t.ticket, p.now)
 	case Dropped:
-		r, err = p.queue.Cancel(t.ticket, now)
+		r, err = p.queue.Cancel(t.ticket, p.now)
 	default:
-		r, err = p.queue.Leave(t.ticket, now)
+		r, err = p.queue.Leave(t.ticket, p.now)
 	}
-	if err == nil {
-		p.learn(&r)
+	if e.How != Completed && p.frozen == nil {
+		p.lengths.Observe(t.class, e.Tokens, true) // it would have been longer
 	}
+	p.keep(t, &r, err)
+}
+
+// forget ends a request of which nothing more is expected.
+func (p *Predictor) forget(t *tracked) {
+	p.unlink(t)
+	r, err := p.queue.Leave(t.ticket, p.now)
+	p.keep(t, &r, err)
 }
 
 // Advance learns from the bounds that have passed.
 func (p *Predictor) Advance(now time.Duration) {
-	p.due = p.queue.Advance(p.due[:0], now)
-	for i := range p.due {
-		p.learn(&p.due[i])
+	p.now = max(p.now, now)
+	p.resolved = p.queue.Advance(p.resolved[:0], p.now)
+	for i := range p.resolved {
+		r := &p.resolved[i]
+		t := p.open[r.Row.ID]
+		t.overdue = true
+		p.learn(t, r)
+		p.heed(t, r)
 	}
 }
 
-// learn gives the margin a row. Scores are finite or +Inf, so that it takes all of them.
-func (p *Predictor) learn(r *conformal.Resolution) {
-	p.coverage.Add(r.Verdict)
-	if !p.frozen {
-		_ = p.margin.Observe(r.Row)
+// keep learns from a request that has ended, and remembers it if there is something to learn from it again.
+func (p *Predictor) keep(t *tracked, r *conformal.Resolution, err error) {
+	if err == nil {
+		p.learn(t, r)
 	}
-}
-
-// at is when the simulation had so many tokens, in ns from when it was asked.
-func (f *Foresight) at(tokens float64) float64 {
-	i, found := slices.BinarySearchFunc(f.curve, tokens, func(k predictor.Knot, tokens float64) int {
-		return cmp.Compare(k.Tokens, tokens)
-	})
 	switch {
-	case found || i == 0:
-		return max(1, f.curve[i].At)
-	case i == len(f.curve):
-		return max(1, f.curve[i-1].At)
+	case p.frozen != nil || err != nil:
+		p.pool = append(p.pool, t)
+		return
+	case r.Row.Stage == conformal.Dropped && !t.overdue:
+		p.pool = append(p.pool, t) // of its latency nothing is known
+		return
+	case r.Row.Stage == conformal.Overdue: // it left before anyone saw that its bound had passed
+		t.lower = true
+		if t.in {
+			p.give(t, conformal.Dropped)
+		}
+	case r.Row.Stage == conformal.Dropped:
+		t.lower = true
 	}
-	a, b := &f.curve[i-1], &f.curve[i]
-	return max(1, a.At+(tokens-a.Tokens)/(b.Tokens-a.Tokens)*(b.At-a.At))
+	t.overdue = false
+	if old := p.past.push(t); old != nil {
+		p.pool = append(p.pool, old)
+	}
+	if p.rows++; p.rows == p.due {
+		p.due *= 2
+		p.regroup()
+	}
+	p.heed(t, r)
+}
+
+// learn counts what became of a bound and gives the margins a row.
+func (p *Predictor) learn(t *tracked, r *conformal.Resolution) {
+	if t.Bound > 0 {
+		p.coverage.Add(r.Verdict)
+	}
+	if p.frozen != nil {
+		return
+	}
+	stage := r.Row.Stage
+	if stage == conformal.Done || stage == conformal.Overdue {
+		t.in = p.takes(t)
+	}
+	if stage != conformal.Dropped {
+		t.latency = r.Row.Score
+	}
+	if t.in {
+		p.give(t, stage)
+	}
+}
+
+// give tells the margins what is known of a row.
+func (p *Predictor) give(t *tracked, stage conformal.Stage) {
+	physics, own := t.score()
+	row := conformal.Row{ID: t.id, Score: physics, Stage: stage}
+	p.physics.observe(t.group, row)
+	if t.Idle {
+		_ = p.idle.Observe(row)
+	}
+	if p.model != nil {
+		row.Score = own
+		p.model.observe(&t.place, row, physics)
+	}
+}
+
+// takes says whether a row belongs to the margins: those of requests that the rule admits, as long as such come.
+func (p *Predictor) takes(t *tracked) bool {
+	if !t.explored {
+		delete(p.skipped, t.group)
+		return true
+	}
+	p.skipped[t.group]++
+	return p.skipped[t.group] > skips
+}
+
+func (p *Predictor) takeResidual(t *tracked, x float64) {
+	t.residual = x
+	p.residual.Observe(x)
+	if t.Idle {
+		p.idleResidual.Observe(x)
+	}
+	if t.supported {
+		p.model.residual.Observe(x - t.location)
+	}
+}
+
+// link makes a request the newest of the open ones.
+func (p *Predictor) link(t *tracked) {
+	p.open[t.id] = t
+	t.prev, t.later = p.newest, nil
+	if p.newest != nil {
+		p.newest.later = t
+	} else {
+		p.oldest = t
+	}
+	p.newest = t
+}
+
+func (p *Predictor) unlink(t *tracked) {
+	delete(p.open, t.id)
+	if t.prev != nil {
+		t.prev.later = t.later
+	} else {
+		p.oldest = t.later
+	}
+	if t.later != nil {
+		t.later.prev = t.prev
+	} else {
+		p.newest = t.prev
+	}
+	t.prev, t.later = nil, nil
 }

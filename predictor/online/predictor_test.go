@@ -75,8 +75,9 @@ func TestBoundsComeToTheirLevel(t *testing.T) {
 	if got := live(t, p, e, rng, 2000, 400, 2); math.Abs(got-0.9) > 0.07 {
 		t.Errorf("after the engine became half as fast they held in %.3f", got)
 	}
-	if c := p.Coverage(); c.Rows() != 2400 || c.Censored != 0 {
-		t.Errorf("%d rows judged, want 2400: %+v", c.Rows(), c)
+	cold := online.DefaultConfig(0.9).Warm // for which none was claimed
+	if c := p.Coverage(); c.Rows() != 2400-cold || c.Censored != 0 {
+		t.Errorf("%d rows judged, want %d: %+v", c.Rows(), 2400-cold, c)
 	}
 }
 
@@ -103,7 +104,9 @@ func TestPredictionFollowsTheEngine(t *testing.T) {
 // Each admitted request is judged once, however it ended, and those that nobody knows are not.
 func TestEachEndCountsOnce(t *testing.T) {
 	_, e := open(t)
-	p := newPredictor(t, online.DefaultConfig(0.9))
+	config := online.DefaultConfig(0.9)
+	config.Warm = 0 // bounds are claimed from the first
+	p := newPredictor(t, config)
 	var f online.Foresight
 	if err := p.Foresee(e, &predictor.Sequence{PromptTokens: 8, PrefillTokens: 8, CapTokens: 8}, &f); err != nil {
 		t.Fatal(err)
@@ -133,6 +136,8 @@ func TestConfigNamesTheKey(t *testing.T) {
 		func(c *online.Config) { c.Level = 1 },
 		func(c *online.Config) { c.Start = -1 },
 		func(c *online.Config) { c.Warm = -1 },
+		func(c *online.Config) { c.Open = 0 },
+		func(c *online.Config) { c.Forget = 0 },
 	} {
 		c := online.DefaultConfig(0.9)
 		edit(&c)

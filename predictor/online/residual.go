@@ -79,3 +79,12 @@ func (r *Residual) Quantile(p float64) float64 {
 	}
 	return r.sorted[min(max(0, int(math.Ceil(p*float64(n)-0.5-1e-9))), n-1)]
 }
+
+// shifted is a distribution moved by a location.
+type shifted struct {
+	of *Residual
+	by float64
+}
+
+func (s *shifted) CDF(x float64) float64      { return s.of.CDF(x - s.by) }
+func (s *shifted) Quantile(p float64) float64 { return s.by + s.of.Quantile(p) }

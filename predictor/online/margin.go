@@ -1,0 +1,116 @@
+package online
+
+import (
+	"fmt"
+
+	"github.com/cadence-slo/cadence/predictor/conformal"
+)
+
+// arm follows a quantile by scale-free gradient descent, from the split quantile of the rows it has seen: once there are enough for one,
+// and again each time that they have doubled, until its window is full.
+type arm struct {
+	conformal.Arm
+	next  int  // rows at which it is anchored
+	ready bool // its quantile is one of rows, not what it began with
+}
+
+// newArm starts at a quantile, or where rows of the past say. need is how many rows it begins with.
+func newArm(alpha, start float64, size, need int, rows []conformal.Row) (*arm, error) {
+	s, err := conformal.NewSFOGD(alpha, start, conformal.DefaultSFOGD(alpha), size, rows)
+	if err != nil {
+		return nil, fmt.Errorf("online: margin: %w", err)
+	}
+	a := &arm{Arm: s, next: max(1, min(need, size))}
+	a.anchor()
+	return a, nil
+}
+
+// Observe takes what is known of a row. See conformal.Arm.
+func (a *arm) Observe(r conformal.Row) error {
+	if err := a.Arm.Observe(r); err != nil {
+		return err
+	}
+	a.anchor()
+	return nil
+}
+
+func (a *arm) anchor() {
+	n := a.Len()
+	if n < a.next {
+		return
+	}
+	if s, ok := a.Arm.(*conformal.SFOGD); ok && s.Anchor() {
+		a.next, a.ready = 2*n, true
+	}
+}
+
+// margin is calibrated for all rows, and for groups of them.
+type margin struct {
+	groups *conformal.Groups
+	all    *arm
+	need   int // rows before a bound is claimed
+	seen   int
+}
+
+// newMargin is one of rows, oldest first, whose quantile is start as long as they do not tell.
+func newMargin(c *Config, start float64, need int, rows []conformal.GroupedRow) (*margin, error) {
+	alpha := 1 - c.Level
+	plain := make([]conformal.Row, len(rows))
+	for i := range rows {
+		plain[i] = rows[i].Row
+	}
+	all, err := newArm(alpha, start, c.rows(), max(conformal.MinRows(alpha), min(need, c.rows())), plain)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := conformal.NewGroups(alpha, all, groupArm(c))
+	if err != nil {
+		return nil, fmt.Errorf("online: margin: %w", err)
+	}
+	groups.Need(c.speak())
+	if err := groups.Regroup(rows); err != nil {
+		return nil, fmt.Errorf("online: margin: %w", err)
+	}
+	return &margin{groups: groups, all: all, need: need, seen: len(rows)}, nil
+}
+
+// groupArm makes the arm of a group, which begins at the quantile of all.
+func groupArm(c *Config) func(conformal.Group, float64, bool) (conformal.Arm, error) {
+	alpha, size, need := 1-c.Level, c.groupRows(), c.speak()
+	return func(_ conformal.Group, q float64, _ bool) (conformal.Arm, error) {
+		return newArm(alpha, q, size, need, nil)
+	}
+}
+
+// ready reports whether a bound is claimed.
+func (m *margin) ready() bool { return m.seen >= m.need && (m.all.ready || m.need == 0) }
+
+// follow goes on claiming bounds if the one before did, which may be nil.
+func (m *margin) follow(before *margin) {
+	if before != nil {
+		m.seen, m.need, m.all.ready = max(m.seen, before.seen), before.need, m.all.ready || before.all.ready
+	}
+}
+
+// observe gives the rows of a group one more. Scores are finite or +Inf, so that arms take all of them.
+func (m *margin) observe(g conformal.Group, r conformal.Row) {
+	if r.Stage == conformal.Done || r.Stage == conformal.Overdue {
+		m.seen++
+	}
+	_ = m.groups.Observe(g, r)
+}
+
+// quantile is the group's, or that of all where the group is small. ok is false if none is claimed.
+func (m *margin) quantile(g conformal.Group) (q float64, ok bool) {
+	if !m.ready() {
+		return 0, false
+	}
+	q, _, ok = m.groups.Quantile(g)
+	return q, ok
+}
+
+// start is where the margin is, claimed or not.
+func (m *margin) start() float64 {
+	q, _ := m.all.Quantile()
+	return q
+}
