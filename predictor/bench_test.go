@@ -118,7 +118,7 @@ func BenchmarkDecide24x40(b *testing.B) {
 				if err := f.Simulate(e, s, l); err != nil {
 					b.Fatal(err)
 				}
-				o := f.Outlook(e, s, l, residual, predictor.Margin{Upper: 0.5, UpperIdle: 0.3, Level: 0.9})
+				o := f.Outlook(e, s, l, predictor.Residuals{New: residual}, predictor.Margin{Upper: 0.5, UpperIdle: 0.3, UpperOthers: 0.5, Level: 0.9})
 				if i++; len(took) < cap(took) {
 					took = append(took, float64(time.Since(begin)))
 				}

@@ -53,7 +53,7 @@ func calibrate(t *testing.T, w world, lengths predictor.Lengths) (c calibrated) 
 			slices.Sort(scores)
 		}
 		if i >= w.n/2 {
-			meet[i] = f.Outlook(e, s, lengths, scores, predictor.Margin{}).Meet
+			meet[i] = f.Outlook(e, s, lengths, predictor.Residuals{New: scores}, predictor.Margin{}).Meet
 		}
 	}
 	w.run(t)

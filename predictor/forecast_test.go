@@ -114,7 +114,7 @@ func TestIdleEngine(t *testing.T) {
 		}
 		near("last token", f.At(float64(s.CapTokens)), at)
 		near("all work", f.Cost(float64(s.CapTokens)), at-e.Delay)
-		o := f.Outlook(e, &s, fixed{}, normal{0, 0.1}, predictor.Margin{Upper: 0.2, UpperIdle: 0.2, Level: 0.9})
+		o := f.Outlook(e, &s, fixed{}, predictor.Residuals{New: normal{0, 0.1}}, predictor.Margin{Upper: 0.2, UpperIdle: 0.2, UpperOthers: 0.2, Level: 0.9})
 		if !o.Idle || math.Abs(o.Meet-o.MeetIdle) > 0.05 || math.Abs(float64(o.Bound-o.BoundIdle)) > 0.02*float64(o.Bound) || o.Harm != 0 || o.Breaks {
 			t.Fatalf("idle: %+v %+v", o, s)
 		}
@@ -244,8 +244,8 @@ func TestDeterministic(t *testing.T) {
 		if !slices.Equal(f.Curve, g.Curve) || !slices.Equal(f.Others, g.Others) || f.Busy != g.Busy || f.BusyWith != g.BusyWith {
 			t.Fatal("two forecasts of one state differ")
 		}
-		m := predictor.Margin{Upper: 0.4, UpperIdle: 0.3, Level: 0.9}
-		if a, b := f.Outlook(e, &s, l, normal{0, 0.2}, m), g.Outlook(e, &s, l, normal{0, 0.2}, m); a != b {
+		m := predictor.Margin{Upper: 0.4, UpperIdle: 0.3, UpperOthers: 0.5, Level: 0.9}
+		if a, b := f.Outlook(e, &s, l, predictor.Residuals{New: normal{0, 0.2}}, m), g.Outlook(e, &s, l, predictor.Residuals{New: normal{0, 0.2}}, m); a != b {
 			t.Fatalf("%+v\n%+v", a, b)
 		}
 	})
@@ -275,7 +275,7 @@ func odd(t interface{ Fatalf(string, ...any) }, e *predictor.Engine, s *predicto
 			t.Fatalf("%d: %+v", i, o)
 		}
 	}
-	o := f.Outlook(e, s, l, normal{0, 0.2}, m)
+	o := f.Outlook(e, s, l, predictor.Residuals{New: normal{0, 0.2}}, m)
 	if bad(o.Meet) || o.Meet > 1 || bad(o.MeetIdle) || o.MeetIdle > 1 || bad(o.Harm) || o.Harm > float64(len(f.Others)) || o.Cost <= 0 || o.Share <= 0 ||
 		o.Bound < 0 || o.BoundIdle < 0 || o.Predicted < 0 || o.First < 0 || o.Drain < 0 || o.Level < 0 || o.Level >= 1 {
 		t.Fatalf("%+v", o)
@@ -343,7 +343,7 @@ func TestForecastDoesNotAllocate(t *testing.T) {
 	e, s := busy(rng, "mock", t, 24, 40)
 	decide := func() {
 		simulate(t, &f, e, s, l)
-		f.Outlook(e, s, l, residual, predictor.Margin{Upper: 0.5, UpperIdle: 0.3, Level: 0.9})
+		f.Outlook(e, s, l, predictor.Residuals{New: residual}, predictor.Margin{Upper: 0.5, UpperIdle: 0.3, UpperOthers: 0.5, Level: 0.9})
 	}
 	decide()
 	if n := testing.AllocsPerRun(50, decide); n != 0 {

@@ -15,19 +15,36 @@ type Residual interface {
 	Quantile(p float64) float64
 }
 
-// Margin is the calibrated quantile of log(latency / latency simulated at the median length), on this engine and on an idle
-// one. NaN or infinite: no bound is claimed.
+// Residuals are the distributions that probabilities come from: of the new request on this engine, of the same on an idle one, and of those
+// that were there before. Idle and Others may be nil: they are as New.
+type Residuals struct{ New, Idle, Others Residual }
+
+// Margin is the calibrated quantile of log(latency / latency simulated at the median length): of the new request on this engine, of the
+// same on an idle one, and of those that were there before. NaN or infinite: no bound is claimed.
 type Margin struct {
-	Upper, UpperIdle float64
-	Level            float64
+	Upper, UpperIdle, UpperOthers float64
+	Level                         float64
+}
+
+// Median returns the median length of the answer to n, in tokens, and when the client has it, in ns from now: what a Margin is relative
+// to. The arguments are those of Simulate.
+func (f *Forecast) Median(n *Sequence, l Lengths) (tokens, at float64) {
+	tokens = l.Quantile(n.Lengths, 0, int32(f.limit), 0.5)
+	return tokens, f.At(tokens)
 }
 
 // Outlook judges the admission of n by what Simulate foresaw; the arguments are those of Simulate.
 //
-// Meet is Σ P(k)·F(log(budget / t(k))) over the lengths k of the answer, where both objectives are put to the same residual.
+// Meet is Σ P(k)·F(log(budget / t(k))) over the lengths k of the answer, where both objectives are put to the same residual, r.New.
 // Harm is the sum of the losses of such probabilities of the others: t is later there by what the new request will have
 // cost the engine until then, on average over its lengths. Objectives that have passed already can lose nothing.
-func (f *Forecast) Outlook(e *Engine, n *Sequence, l Lengths, r Residual, m Margin) Outlook {
+func (f *Forecast) Outlook(e *Engine, n *Sequence, l Lengths, r Residuals, m Margin) Outlook {
+	if r.Idle == nil {
+		r.Idle = r.New
+	}
+	if r.Others == nil {
+		r.Others = r.New
+	}
 	limit := int32(f.limit)
 	l.Remaining(n.Lengths, 0, limit, &f.lengths)
 	age := nanos(n.Age)
@@ -46,8 +63,8 @@ func (f *Forecast) Outlook(e *Engine, n *Sequence, l Lengths, r Residual, m Marg
 		if goal.none() {
 			continue
 		}
-		o.Meet += p * goal.meets(r, first, at.At)
-		o.MeetIdle += p * goal.meets(r, alone, f.plan.alone(n, k)+nanos(e.Delay))
+		o.Meet += p * goal.meets(r.New, first, at.At)
+		o.MeetIdle += p * goal.meets(r.Idle, alone, f.plan.alone(n, k)+nanos(e.Delay))
 	}
 	if goal.none() {
 		o.Meet, o.MeetIdle = 1, 1
@@ -57,9 +74,9 @@ func (f *Forecast) Outlook(e *Engine, n *Sequence, l Lengths, r Residual, m Marg
 	o.Cost = max(1, duration(cost))
 	o.Share = max(1, duration(f.plan.share(n, f.fork.jobs[f.others].pages, tokens)))
 
-	median := l.Quantile(n.Lengths, 0, limit, 0.5)
-	typical, idle := f.At(median), f.plan.alone(n, median)+nanos(e.Delay)
-	shift := exp(r.Quantile(0.5))
+	median, typical := f.Median(n, l)
+	idle := f.plan.alone(n, median) + nanos(e.Delay)
+	shift := exp(r.New.Quantile(0.5))
 	o.Predicted, o.First = duration(age+shift*typical), duration(age+shift*first)
 	bounded := m.Level > 0 && m.Level < 1
 	if up := exp(m.Upper); bounded && finite(up) {
@@ -68,7 +85,8 @@ func (f *Forecast) Outlook(e *Engine, n *Sequence, l Lengths, r Residual, m Marg
 	if up := exp(m.UpperIdle); bounded && finite(up) {
 		o.BoundIdle, o.Level = duration(age+up*idle), m.Level
 	}
-	f.judge(e, l, r, o.Bound > 0, exp(m.Upper), &o)
+	others := exp(m.UpperOthers)
+	f.judge(e, l, r.Others, bounded && finite(others), others, &o)
 	if !goal.none() {
 		o.Drain = duration(f.drain(target{goal.ttft / shift, goal.e2e / shift}, n, median, nanos(e.Delay)))
 	}

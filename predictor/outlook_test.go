@@ -21,7 +21,7 @@ func TestMeetIsTheSum(t *testing.T) {
 		e, s := busy(rng, "mock", t, rng.IntN(25), rng.IntN(40))
 		s.E2E, s.TTFT = time.Duration(rng.IntN(30e9)), time.Duration(rng.IntN(15e9))
 		simulate(t, &f, e, s, l)
-		o := f.Outlook(e, s, l, residual, predictor.Margin{})
+		o := f.Outlook(e, s, l, predictor.Residuals{New: residual}, predictor.Margin{})
 		var d length.Dist
 		l.Remaining(s.Lengths, 0, s.CapTokens, &d)
 		meet, cost := 0.0, 0.0
@@ -52,7 +52,7 @@ func TestNoObjectives(t *testing.T) {
 	var f predictor.Forecast
 	l := learned(rng, 4)
 	simulate(t, &f, e, s, l)
-	o := f.Outlook(e, s, l, normal{0, 0.2}, predictor.Margin{Upper: 0.5, UpperIdle: 0.3, Level: 0.9})
+	o := f.Outlook(e, s, l, predictor.Residuals{New: normal{0, 0.2}}, predictor.Margin{Upper: 0.5, UpperIdle: 0.3, UpperOthers: 0.5, Level: 0.9})
 	if o.Meet != 1 || o.MeetIdle != 1 || o.Harm != 0 || o.Drain != 0 || o.Breaks {
 		t.Fatalf("%+v", o)
 	}
@@ -73,7 +73,7 @@ func one(t *testing.T, e2e time.Duration, guaranteed bool) (*predictor.Engine, *
 // between.
 func TestHarm(t *testing.T) {
 	exact := normal{0, 0.01}
-	m := predictor.Margin{Upper: 0.02, UpperIdle: 0.02, Level: 0.9}
+	m := predictor.Margin{Upper: 0.02, UpperIdle: 0.02, UpperOthers: 0.02, Level: 0.9}
 	for _, x := range []struct {
 		e2e    time.Duration
 		harm   float64
@@ -87,7 +87,7 @@ func TestHarm(t *testing.T) {
 			e, s := one(t, x.e2e, guaranteed)
 			var f predictor.Forecast
 			simulate(t, &f, e, s, fixed{})
-			o := f.Outlook(e, s, fixed{}, exact, m)
+			o := f.Outlook(e, s, fixed{}, predictor.Residuals{New: exact}, m)
 			if math.Abs(o.Harm-x.harm) > 0.01 || o.Breaks != (x.breaks && guaranteed) {
 				t.Errorf("objective %v, guaranteed %v: %+v; others %+v", x.e2e, guaranteed, o, f.Others)
 			}
@@ -103,7 +103,7 @@ func TestHarmIsOfTheLengthToBeExpected(t *testing.T) {
 	harm := func(n int32) float64 {
 		s.Lengths = n
 		simulate(t, &f, e, s, fixed{})
-		return f.Outlook(e, s, fixed{}, normal{0, 0.01}, predictor.Margin{}).Harm
+		return f.Outlook(e, s, fixed{}, predictor.Residuals{New: normal{0, 0.01}}, predictor.Margin{}).Harm
 	}
 	e.Profile.Cost.Decode[1].Time = 2e6 // the second that decodes costs 1.75 ms a step
 	if short, long := harm(2), harm(1000); short > 0.1 || long < 0.9 {
@@ -127,7 +127,7 @@ func TestDrain(t *testing.T) {
 		var f predictor.Forecast
 		simulate(t, &f, e, s, l)
 		exact := normal{0, 1e-6}
-		drain := f.Outlook(e, s, l, exact, predictor.Margin{}).Drain
+		drain := f.Outlook(e, s, l, predictor.Residuals{New: exact}, predictor.Margin{}).Drain
 		if late := f.At(30) > 8e9; late != (drain > 0) {
 			t.Fatalf("late is %v, drain %v", late, drain)
 		}
@@ -136,7 +136,7 @@ func TestDrain(t *testing.T) {
 		}
 		// The same request that is allowed as much more time now is one that comes as much later.
 		s.E2E += drain + drain/50
-		if o := f.Outlook(e, s, l, exact, predictor.Margin{}); o.Meet > 0.5 && o.Drain == 0 {
+		if o := f.Outlook(e, s, l, predictor.Residuals{New: exact}, predictor.Margin{}); o.Meet > 0.5 && o.Drain == 0 {
 			met++
 		} else {
 			t.Fatalf("with %v more: %+v", drain, o)
@@ -146,7 +146,7 @@ func TestDrain(t *testing.T) {
 		half.Waiting, half.Running = nil, slices.Clone(e.Running[:12])
 		s.E2E = 8 * time.Second
 		simulate(t, &f, &half, s, l)
-		if o := f.Outlook(&half, s, l, exact, predictor.Margin{}); o.Drain >= drain {
+		if o := f.Outlook(&half, s, l, predictor.Residuals{New: exact}, predictor.Margin{}); o.Drain >= drain {
 			t.Fatalf("drains in %v when half of it is there, in %v when all is", o.Drain, drain)
 		}
 	}
