@@ -39,6 +39,7 @@ type Core struct {
 	waiting   int32 // requests in lanes
 	expiring  int   // of them, that end when they cannot meet their objectives any more
 	number    uint64
+	spots     []spot // of Snapshot, used again
 
 	cancelling []*request // at workers, to be asked again
 	reseal     []*request // to be asked again at the next Tick

@@ -16,6 +16,7 @@ type lane struct {
 	parked  []*request
 	workers []*worker
 	speed   deadline.Speed // of the fastest of them, in each respect
+	load    load
 }
 
 // join makes a worker one of the lane's, and leave no longer.
@@ -84,6 +85,7 @@ func (l *lane) len() int { return len(l.heap) + len(l.parked) }
 
 func (l *lane) push(r *request) {
 	r.parked = false
+	l.load.add(r)
 	l.heap = append(l.heap, waiter{r.group(), r.rank, r.Seq, r})
 	l.up(len(l.heap) - 1)
 }
@@ -99,6 +101,7 @@ func (l *lane) remove(r *request) {
 		r.parked = false
 		return
 	}
+	l.load.sub(r)
 	i, last := r.place, len(l.heap)-1
 	if i != last {
 		l.heap[i] = l.heap[last]
