@@ -19,6 +19,7 @@ func (r *run) loop(ctx context.Context) error {
 		if err := r.do(); err != nil {
 			return err
 		}
+		r.tell()
 		requests := r.requests
 		if r.core.Backlog() > backlog {
 			requests = nil
@@ -32,6 +33,8 @@ func (r *run) loop(ctx context.Context) error {
 			}
 		case <-tick.C:
 			r.tick()
+		case <-r.teller.timer.C:
+			r.teller.armed = false
 		case <-r.lost:
 			return fmt.Errorf("%w: the lease is over", ErrDeposed)
 		case <-r.work.Done():

@@ -155,6 +155,7 @@ type run struct {
 	letters   queue[core.DeadLetter]
 	observed  time.Time
 	closings  closings
+	teller    teller
 }
 
 // arrival is a message of REQUESTS.
@@ -213,6 +214,8 @@ func (s *Scheduler) takeOver(ctx context.Context, claim appender) (*run, error) 
 	r.work, r.endWork = context.WithCancel(context.WithoutCancel(ctx))
 	r.wg.Go(r.appendGroups)
 	r.wg.Go(func() { r.echo.run(r.work, r.client) })
+	r.teller = newTeller(last)
+	r.wg.Go(r.tellStates)
 	s.log.Info("pool claimed", "epoch", claim.Epoch(), "events_to", r.eventSeq, "requests_after", r.after, "requests_live", live, "took", time.Since(began))
 	return r, nil
 }
