@@ -27,10 +27,13 @@ type CLI struct {
 	Scheduler SchedulerCmd `cmd:"" help:"Run the scheduler of a pool."`
 	Worker    WorkerCmd    `cmd:"" help:"Run a worker: one engine."`
 	Analytics AnalyticsCmd `cmd:"" help:"Project events into ClickHouse."`
+	Trainer   TrainerCmd   `cmd:"" help:"Make models of latencies of what requests took, and publish those that are not worse."`
 	Nats      NatsCmd      `cmd:"" help:"Run the embedded NATS server alone, for services in other processes."`
 
 	Query     QueryCmd     `cmd:"" help:"Ask ClickHouse: SQL or a named query."`
 	Model     ModelCmd     `cmd:"" help:"Make, fetch or look at models."`
+	Train     TrainCmd     `cmd:"" help:"Make one model of latencies, and publish it if it is not worse."`
+	Predictor PredictorCmd `cmd:"" help:"List, show or roll back models of latencies."`
 	Workload  WorkloadCmd  `cmd:"" help:"List, show or sample the workloads of experiments."`
 	Bench     BenchCmd     `cmd:"" help:"Measure Cadence."`
 	Report    ReportCmd    `cmd:"" help:"Make tables and figures from the records of runs."`

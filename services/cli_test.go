@@ -112,7 +112,7 @@ func TestEnvironmentOfServicesIsTheirOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	services := map[string]bool{"up": true, "ingress": true, "scheduler": true, "worker": true, "analytics": true, "nats": true}
+	services := map[string]bool{"up": true, "ingress": true, "scheduler": true, "worker": true, "analytics": true, "trainer": true, "nats": true}
 	meaning := func(f *kong.Flag) string {
 		choices := f.EnumSlice()
 		slices.Sort(choices)
@@ -186,7 +186,7 @@ func TestWrongCommandLines(t *testing.T) {
 
 // Values that fit each other badly end a service at its start, with the flags' names.
 func TestServicesNeedAServer(t *testing.T) {
-	for _, service := range []string{"ingress", "scheduler", "worker", "analytics"} {
+	for _, service := range []string{"ingress", "scheduler", "worker", "analytics", "trainer"} {
 		if status, _, errOut := run(service); status != 1 || !strings.Contains(errOut, "nats-url") {
 			t.Errorf("%s: %d, %s", service, status, errOut)
 		}

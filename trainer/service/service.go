@@ -197,6 +197,12 @@ func (s *Service) publish(ctx context.Context, file []byte, from streams.ModelPo
 	if err := s.reached("stored"); err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// From here on it is done to the end: a pointer whose move nobody tells of is of no use to anybody.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellTimeout)
+	defer cancel()
 	to := streams.ModelPointer{Pool: s.Config.Pool, Artifact: digest, Source: s.Name, Reason: string(r.Reason)}
 	if err := Move(ctx, s.Models, from.Revision, to); err != nil {
 		return err
@@ -226,7 +232,7 @@ func (s *Service) tell(ctx context.Context, typ schema.Type, digest, reason, tex
 	}
 }
 
-// tellTimeout bounds the storing of an event about a model.
+// tellTimeout bounds the move of a pointer, and the storing of an event about it.
 const tellTimeout = 5 * time.Second
 
 // Tell stores an event about a pool's model: of what has happened, so that the end of ctx does not keep it from that.

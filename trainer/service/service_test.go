@@ -20,12 +20,13 @@ import (
 	"github.com/cadence-slo/cadence/streams"
 	"github.com/cadence-slo/cadence/streams/streamstest"
 	"github.com/cadence-slo/cadence/trainer"
+	"github.com/cadence-slo/cadence/trainer/trainertest"
 )
 
 // ClickHouse, the stream and a log give the same traces, and the view's run and round are the default ones.
 func TestSourcesGiveTheSameTraces(t *testing.T) {
 	p, from := newPool(t), start()
-	events := append(rounds(t, from, 0, 2, 1), &schema.Event{Type: schema.Admitted, Time: from.UnixNano(), Source: "test", Pool: "q", Tenant: "t", Ingress: "i",
+	events := append(trainertest.Rounds(t, from, 0, 2, 1), &schema.Event{Type: schema.Admitted, Time: from.UnixNano(), Source: "test", Pool: "q", Tenant: "t", Ingress: "i",
 		RequestSeq: 1, Request: "0199c5d2-7a31-7c4e-9b1a-2f6d5e8c1a01", Features: []float32{1}})
 	p.store(t, events)
 	conn := p.projected(t)
@@ -126,7 +127,7 @@ func TestTrainPublishRejectRollBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	p.store(t, rounds(t, from, 0, 4, 1))
+	p.store(t, trainertest.Rounds(t, from, 0, 4, 1))
 	s := p.service(t, func(o *Options) { o.Source = ClickHouse{p.projected(t)} })
 
 	// A trial leaves no trace.
@@ -167,8 +168,8 @@ func TestTrainPublishRejectRollBack(t *testing.T) {
 	}
 
 	// Rounds 4 to 6, which are learned from, scatter; 7, which is held out, does not. (3 was held out then and is now.)
-	p.store(t, rounds(t, from, 4, 3, 3))
-	p.store(t, round(t, from, 7, perRound, 1))
+	p.store(t, trainertest.Rounds(t, from, 4, 3, 3))
+	p.store(t, trainertest.Round(t, from, 7, perRound, 1))
 	s.Source = Stream{p.client}
 	worse, _, err := s.Train(t.Context(), false)
 	if err != nil || worse.Published || worse.Swap || worse.Reason != trainer.Wider || worse.Champion != first.Artifact || worse.Compared != worse.Test || worse.Running == nil {
@@ -232,7 +233,7 @@ func TestTrainPublishRejectRollBack(t *testing.T) {
 // Whoever dies before the pointer has moved leaves the old one, and one who dies after leaves the new one; the next run goes on from there.
 func TestDeathLeavesTheOldPointerOrTheNewOne(t *testing.T) {
 	p, from := newPool(t), start()
-	p.store(t, rounds(t, from, 0, 4, 1))
+	p.store(t, trainertest.Rounds(t, from, 0, 4, 1))
 	died := errors.New("died")
 	for i, point := range []string{"made", "stored", "moved"} {
 		s := p.service(t, nil)
@@ -268,7 +269,7 @@ func TestDeathLeavesTheOldPointerOrTheNewOne(t *testing.T) {
 // Of two that trained at once one publishes, and so it is with an operator between reading and publishing.
 func TestOnlyOneMovesThePointer(t *testing.T) {
 	p, from := newPool(t), start()
-	p.store(t, rounds(t, from, 0, 4, 1))
+	p.store(t, trainertest.Rounds(t, from, 0, 4, 1))
 	s := p.service(t, nil)
 	s.reached = func(at string) error {
 		if at == "stored" {
@@ -290,11 +291,11 @@ func TestTrainSaysWhatIsMissing(t *testing.T) {
 	if _, _, err := s.Train(t.Context(), false); !errors.Is(err, trainer.ErrEngine) {
 		t.Errorf("no rows: %v", err)
 	}
-	p.store(t, rounds(t, from, 0, 3, 1))
+	p.store(t, trainertest.Rounds(t, from, 0, 3, 1))
 	if _, _, err := s.Train(t.Context(), false); !errors.Is(err, trainer.ErrRounds) || !strings.Contains(err.Error(), "are of 3 rounds of 10 minutes, it takes 4") {
 		t.Errorf("few rounds: %v", err)
 	}
-	p.store(t, round(t, from, 3, perRound, 1))
+	p.store(t, trainertest.Round(t, from, 3, perRound, 1))
 	s.Config.ProfileWait = 0
 	if _, _, err := s.Train(t.Context(), false); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), fingerprint) {
 		t.Errorf("no profile: %v", err)
@@ -358,9 +359,9 @@ func TestRunTrainsOnWhatIsNew(t *testing.T) {
 	}
 	defer stop()
 	go func() { done <- s.Run(ctx, schedule) }()
-	p.store(t, rounds(t, from, 0, 4, 1))
+	p.store(t, trainertest.Rounds(t, from, 0, 4, 1))
 	first := streamstest.Receive(t, seen)
-	p.store(t, rounds(t, from, 4, 4, 1))
+	p.store(t, trainertest.Rounds(t, from, 4, 4, 1))
 	second := streamstest.Receive(t, seen)
 	if second.Artifact == first.Artifact {
 		t.Error("the same")
@@ -387,7 +388,7 @@ func TestRunTrainsOnWhatIsNew(t *testing.T) {
 // Equal traces make the same file, whatever they come from: the log of events that a stream was exported to trains what the stream trains.
 func TestTrainFromALog(t *testing.T) {
 	p, from := newPool(t), start()
-	events := rounds(t, from, 0, 4, 1)
+	events := trainertest.Rounds(t, from, 0, 4, 1)
 	p.store(t, events)
 	clock := func() time.Time { return from.Add(time.Hour) }
 	s := p.service(t, nil)
