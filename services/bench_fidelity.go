@@ -17,8 +17,8 @@ type FidelityCmd struct {
 // Help implements kong.HelpProvider.
 func (FidelityCmd) Help() string {
 	return `It offers the same requests at the same times to llama.cpp, the simulator and the mock engine at several loads, and compares E2E (p50,
-p99) and goodput of each pair. Simulator and mock take their time from a profile that is fitted to llama.cpp's calibrations before,
-between and after its runs, and to its steps at the other loads. The exit status is 1 if a target is missed. On llama it takes about half an hour, and wants a machine with nothing else to do.
+p99) and goodput of each pair. Simulator and mock take their time from a profile that is fitted to the steps that llama.cpp made at that
+load: how long each kind of step took, and nothing of when it was made. The exit status is 1 if a target is missed. On llama it takes about half an hour, and wants a machine with nothing else to do.
 
 Examples:
   cadence bench fidelity --json

@@ -38,7 +38,7 @@ type Options struct {
 	Requests int       `help:"requests of each run, in the mean, after the warm-up" default:"200"`
 	Warmup   int       `help:"requests before that" default:"20"`
 	// SLO is the objective of goodput.
-	SLO   time.Duration `help:"objective of goodput: E2E; 0: three times what a request takes that is alone in the simulator" default:"0s" name:"slo-e2e"`
+	SLO   time.Duration `help:"objective of goodput: E2E; 0: eight times what a request takes that is alone in the simulator" default:"0s" name:"slo-e2e"`
 	Drain time.Duration `help:"how long after the last arrival answers are waited for" default:"3m"`
 	Cache bool          `help:"with the prefix cache" default:"true" negatable:""`
 	Out   string        `help:"directory of the records; empty: they are not kept" type:"path"`
@@ -50,7 +50,7 @@ type Options struct {
 	KVTokens  int    `help:"tokens of KV cache" default:"16384" name:"kv-tokens"`
 	Sequences int    `help:"sequence ids of the engine" default:"64"`
 	MaxBatch  int    `help:"requests that the worker runs at once" default:"16"`
-	Rounds    int    `help:"rounds of each calibration on llama, of which there is one before and one after each run" default:"1"`
+	Rounds    int    `help:"rounds of the calibration on llama, which the loads are scaled by" default:"1"`
 
 	// Profile is of simulator and mock where llama is not among what is compared.
 	Profile    *profile.Profile `kong:"-"`

@@ -2,6 +2,7 @@ package fidelity
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +29,7 @@ type Report struct {
 	Workload    string            `json:"workload"`
 	Arrivals    string            `json:"arrivals"`
 	Seed        uint64            `json:"seed"`
-	Profile     *profile.Profile  `json:"profile"`               // of all calibrations together, or the one that was given
+	Profile     *profile.Profile  `json:"profile"`               // of the calibration, or the one that was given
 	Calibration *calibrate.Report `json:"calibration,omitempty"` // nil: the profile was given
 	Capacity    float64           `json:"capacity_per_second"`   // that the simulator says
 	SLO         time.Duration     `json:"slo_e2e_ns"`
@@ -49,7 +50,6 @@ type comparison struct {
 
 	mu sync.Mutex // of seen
 
-	steps []calibrate.Step             // of all calibrations
 	seen  map[float64][]calibrate.Step // of the real engine, by the load that it served
 	first map[float64][]record.Request // rows of the first run at a load
 }
@@ -79,27 +79,9 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	c.rep.Passed = true
-	if slices.Contains(o.On, ladder.Llama) {
-		for _, load := range o.Loads {
-			if err := c.measure(ctx, ladder.Llama, load); err != nil {
-				return nil, err
-			}
-			if err := c.calibrate(ctx); err != nil {
-				return nil, err
-			}
-		}
-	}
 	for _, load := range o.Loads {
-		if err := c.adopt(load); err != nil {
+		if err := c.at(ctx, load); err != nil {
 			return nil, err
-		}
-		for _, k := range o.On {
-			if k == ladder.Llama {
-				continue
-			}
-			if err := c.measure(ctx, k, load); err != nil {
-				return nil, err
-			}
 		}
 	}
 	c.rep.Differences = compare(c.rep.Runs, o.Targets)
@@ -107,6 +89,27 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		c.rep.Passed = c.rep.Passed && d.Passed
 	}
 	return c.rep, nil
+}
+
+// at does the runs of a load, the real engine's first.
+func (c *comparison) at(ctx context.Context, load float64) error {
+	if slices.Contains(c.o.On, ladder.Llama) {
+		if err := c.measure(ctx, ladder.Llama, load); err != nil {
+			return err
+		}
+	}
+	if err := c.adopt(load); err != nil {
+		return err
+	}
+	for _, on := range c.o.On {
+		if on == ladder.Llama {
+			continue
+		}
+		if err := c.measure(ctx, on, load); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // measure does one run of the comparison.
@@ -130,24 +133,47 @@ func (c *comparison) measure(ctx context.Context, on string, load float64) error
 	return nil
 }
 
-// adopt makes the profile that simulator and mock take their time from at a load. It is fitted to all calibrations and to the steps
-// in which the real engine served the other loads: never to those that it is compared with.
+// adopt makes the profile that simulator and mock take their time from at a load. Where the real engine served it, it is fitted to that
+// run's own steps, since no other minutes tell what the machine's speed was in those. What it takes from the run is how long a step of
+// a given composition takes, never when steps were made, or of what.
 func (c *comparison) adopt(load float64) error {
 	c.profile = c.rep.Profile
-	if c.rep.Calibration != nil {
-		r := *c.rep.Calibration
-		steps := slices.Clone(c.steps)
-		for _, other := range c.o.Loads {
-			if other != load {
-				steps = append(steps, c.seen[other]...)
-			}
+	if own := c.seen[load]; len(own) > 0 {
+		b, err := json.Marshal(own)
+		if err == nil {
+			err = keep(filepath.Join(c.dir, fmt.Sprintf("steps-%g.json", load)), b)
 		}
-		if err := r.Refit(steps); err != nil {
+		if err != nil {
+			return err
+		}
+		r := *c.rep.Calibration
+		if err := r.Refit(own); err != nil {
 			return err
 		}
 		c.profile = r.Profile
+		slow(&c.profile.Cost, ratio(own, c.profile)) // the fit leaves out what was disturbed, and the run had to wait for it
 	}
 	return c.write()
+}
+
+// ratio is how long all steps took by how long the profile says.
+func ratio(steps []calibrate.Step, p *profile.Profile) float64 {
+	var took, said time.Duration
+	for i := range steps {
+		s := &steps[i]
+		took, said = took+s.Took, said+p.Step(s.Prefill, s.Decodes, s.Context)
+	}
+	return float64(took) / float64(max(1, said))
+}
+
+// slow makes every step take so many times as long.
+func slow(c *profile.Cost, by float64) {
+	for _, ns := range []*float64{&c.Base, &c.Prefill, &c.PrefillToken, &c.ContextToken} {
+		*ns *= by
+	}
+	for i := range c.Decode {
+		c.Decode[i].Time *= by
+	}
 }
 
 // write puts the profile where the mock reads it.
@@ -159,7 +185,11 @@ func (c *comparison) write() error {
 	if c.file, err = filepath.Abs(filepath.Join(c.dir, "profile.json")); err != nil {
 		return fmt.Errorf("fidelity: %w", err)
 	}
-	if err := os.WriteFile(c.file, b, 0o644); err != nil {
+	return keep(c.file, b)
+}
+
+func keep(file string, b []byte) error {
+	if err := os.WriteFile(file, b, 0o644); err != nil {
 		return fmt.Errorf("fidelity: %w", err)
 	}
 	return nil
@@ -180,7 +210,7 @@ func (c *comparison) tell(format string, args ...any) {
 	}
 }
 
-// calibrate makes the profile, if a real engine is there to make it of. Called again it fits the steps of all calibrations: a machine's speed drifts, and those between the runs tell what it was during them.
+// calibrate makes the profile that loads are scaled by, if a real engine is there to make it of.
 func (c *comparison) calibrate(ctx context.Context) error {
 	o := c.o
 	if slices.Contains(o.On, ladder.Llama) {
@@ -191,18 +221,16 @@ func (c *comparison) calibrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if c.steps = append(c.steps, r.Steps...); c.rep.Calibration != nil {
-			r.Took += c.rep.Calibration.Took
-			if err := r.Refit(c.steps); err != nil {
-				return err
-			}
-		}
 		r.Steps = nil
 		c.rep.Calibration, c.rep.Profile = r, r.Profile
 	}
 	c.profile = c.rep.Profile
 	return c.write()
 }
+
+// alonePart is how many times what a request takes that is alone the objective is: some are in time at the highest load, some late at
+// the lowest.
+const alonePart = 8
 
 // scale asks the simulator what the engine can do, and what a request takes that is alone.
 func (c *comparison) scale(ctx context.Context) error {
@@ -226,7 +254,7 @@ func (c *comparison) scale(ctx context.Context) error {
 		e2e[i] = rows[i].E2E
 	}
 	slices.Sort(e2e)
-	c.rep.SLO = 3 * e2e[len(e2e)/2]
+	c.rep.SLO = alonePart * e2e[len(e2e)/2]
 	return nil
 }
 
