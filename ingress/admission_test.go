@@ -16,6 +16,7 @@ import (
 	"github.com/cadence-slo/cadence/predictor/feature"
 	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/streams"
 )
 
 // stage is an ingress whose engine and queue hold what the test says.
@@ -217,6 +218,28 @@ func TestObjectivesReachThePipeline(t *testing.T) {
 	}
 }
 
+// A pool's model is asked once it is there, and events say which it was.
+func TestPoolsModelIsUsed(t *testing.T) {
+	t.Parallel()
+	g := startStage(t, nil)
+	g.serve(short)
+	store, err := g.client.Models(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest, err := store.Put(t.Context(), ingress.ModelFile(t, 1, "f", feature.Table()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Point(t.Context(), 0, streams.ModelPointer{Pool: pool, Artifact: digest, Source: "test", Reason: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the model in events", func() bool {
+		res := g.post(t, chatPath, chatBody("a", ""))
+		return g.event(schema.RequestID(res.Header.Get("X-Cadence-Request-Id")), schema.Admitted).Artifact == digest
+	})
+}
+
 func TestDeadlineHeadersAreValidated(t *testing.T) {
 	t.Parallel()
 	h := start(t, config())
@@ -304,12 +327,12 @@ func TestEndsAreBalanced(t *testing.T) {
 					stream = `,"stream":true`
 				}
 				conn := g.raw(t, chatPath, chatBody(fmt.Sprint(c, i), stream), "X-SLO-E2E-Ms", strconv.Itoa(1+rng.IntN(100_000)))
+				_ = conn.SetReadDeadline(time.Now().Add(time.Duration(1+rng.IntN(30)) * time.Millisecond))
 				switch rng.IntN(3) {
-				case 0: // at once
+				case 0: // it leaves at once
 				case 1: // at the first bytes
 					_, _ = io.ReadFull(conn, make([]byte, 12))
-				default:
-					_ = conn.SetReadDeadline(time.Now().Add(time.Duration(rng.IntN(20)) * time.Millisecond))
+				default: // after a while
 					_, _ = io.Copy(io.Discard, conn)
 				}
 				conn.Close()

@@ -30,6 +30,7 @@ type verdict struct {
 	// Of admitted and refused events; see schema.Event.
 	physics  time.Duration
 	features []float32
+	artifact string
 }
 
 // desk decides on requests as they arrive, and learns from how they end. Every method is for any goroutine. Times are since the
@@ -55,6 +56,7 @@ type court struct {
 	open       *admission.Controller // of the same predictor, lets everything in
 	objective  time.Duration         // until when requests without an objective compete with others
 	workers    int                   // that the last request found
+	artifact   string                // SHA-256 of the predictor's model; empty: it has none
 }
 
 // newDesk makes a desk for a valid configuration. digest tells what is cached of a prompt; nil: nothing is.
@@ -179,7 +181,7 @@ func (c *court) ask(by *admission.Controller, a *admission.Arrival, s *sight, v 
 		s.note = err.Error()
 		return err
 	}
-	*v = verdict{Decision: decision, outlook: *o, physics: c.predictor.Physics(&a.Sequence),
+	*v = verdict{Decision: decision, outlook: *o, artifact: c.artifact, physics: c.predictor.Physics(&a.Sequence),
 		features: feature.Append(make([]float32, 0, feature.Count), a.Engine, &a.Sequence, c.predictor.Lengths(), c.predictor.Forecast())}
 	own := a.Engine.Profile.Step(int(a.Sequence.PrefillTokens), 0, int(a.Sequence.PromptTokens))
 	v.queue = max(0, o.First-a.Sequence.Age-a.Engine.Delay-own)
@@ -228,10 +230,32 @@ func (d *desk) running(s *schema.EngineState, now time.Duration) error {
 	return d.engines.running(s, now)
 }
 
+// fingerprint is that of all engines of a pool; empty: it is not known, or they differ.
+func (d *desk) fingerprint(pool string, now time.Duration) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.engines.fingerprint(pool, now)
+}
+
 func (d *desk) waiting(s *schema.PoolState, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.engines.waiting(s, now)
+}
+
+// model makes a pool's predictor use another model; none is the physics alone. After an error it uses what it did.
+func (d *desk) model(pool string, m LatencyModel, now time.Duration) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c, err := d.court(pool)
+	if err != nil {
+		return err
+	}
+	if err := c.predictor.Swap(m.Artifact, now); err != nil {
+		return err
+	}
+	c.artifact = m.Digest
+	return nil
 }
 
 // inFlight is the baseline that lets in so many requests for each worker.

@@ -14,6 +14,13 @@
 // number and bytes of waiting requests, and the number of open ones, are bounded by the gate, whose places are taken
 // before any work is done for a body.
 //
+// # Admission
+//
+// The desk decides, after a prompt is tokenized and before anything is stored. Under its mutex it puts together what the
+// latest states of engines and queues say and what was let in here since (engines), asks the rule of package
+// ingress/admission for one pool (court), and remembers who was let in until the end of the request is seen: by its last chunk,
+// by an error, or because its client left, whichever comes first. Where nothing is known of an engine, requests are let in.
+//
 // # Relaying
 //
 // An answer holds what has been relayed of one request: its tokens, in order and without a gap, whatever the attempts
@@ -43,5 +50,5 @@
 //   - the pulse: heartbeats, and reconnections of NATS;
 //   - a few at most that read TOKENS.
 //
-// Lock order: answer, then gate. Events are emitted under no lock.
+// Lock order: answer, then gate. The desk is asked and told, and events are emitted, under no lock.
 package ingress

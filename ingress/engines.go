@@ -196,7 +196,7 @@ func (w *engineOf) release() {
 
 // set takes an engine's settings, if there are any, and they are new.
 func (w *engineOf) set(s *schema.EngineSettings) error {
-	if s == nil || w.settings != nil && bytes.Equal(s.Plan, w.settings.Plan) && bytes.Equal(s.Profile, w.settings.Profile) {
+	if s == nil || w.settings != nil && bytes.Equal(s.Plan, w.settings.Plan) && bytes.Equal(s.Profile, w.settings.Profile) && s.Fingerprint == w.settings.Fingerprint {
 		return nil
 	}
 	w.settings, w.base = s, predictor.Engine{}
@@ -215,6 +215,20 @@ func (w *engineOf) set(s *schema.EngineSettings) error {
 	}
 	w.base.Profile = p
 	return nil
+}
+
+// fingerprint is that of all fresh engines of a pool; empty: it is not known, or they differ.
+func (e *engines) fingerprint(pool string, now time.Duration) (f string) {
+	for _, w := range e.order {
+		switch {
+		case w.pool != pool || !w.isFresh(now) || w.settings == nil:
+		case f == "":
+			f = w.settings.Fingerprint
+		case f != w.settings.Fingerprint:
+			return ""
+		}
+	}
+	return f
 }
 
 // waiting takes what waits for a pool. A state of an older scheduler than the last one heard is dropped while that one is heard.

@@ -175,8 +175,23 @@ func TestAgesAreBroughtForward(t *testing.T) {
 	if v.engine.StepLeft != 5*ms {
 		t.Errorf("step left %v", v.engine.StepLeft)
 	}
-	if v := s.looks(200 * ms); v.engine.StepLeft != 1 {
-		t.Errorf("an engine that runs is idle: %v", v.engine.StepLeft)
+	// A step of 32 tokens of prefill begins at 120 ms.
+	next := v.engine.Profile.Step(32, 0, 32)
+	v = s.looks(121 * ms)
+	if r := v.engine.Running[0]; v.engine.StepLeft != next-ms || r.PrefillTokens != 0 || r.OutputTokens != 0 {
+		t.Errorf("a step later: %v left, %+v", v.engine.StepLeft, r)
+	}
+	if v := s.looks(120*ms + 3*next + ms); v.engine.StepLeft != next-ms || v.engine.Running[0].PrefillTokens != 0 {
+		t.Errorf("steps later: %v left, %+v", v.engine.StepLeft, v.engine.Running[0])
+	}
+	decoding := stateOf(7, 64, 0, 3, 9)
+	s.runs("w", 250*ms, decoding)
+	one := v.engine.Profile.Step(0, 1, 67)
+	for steps, tokens := range map[int]int32{0: 4, 2: 6, 50: 8} {
+		now := 270*ms + time.Duration(steps)*one + ms
+		if r := s.looks(now).engine.Running[0]; r.OutputTokens != tokens || r.Age != now-240*ms {
+			t.Errorf("%d steps later: %+v", steps, r)
+		}
 	}
 	late := stateOf(9, 10, 0, 1, 10)
 	late.Budget = -time.Second

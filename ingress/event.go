@@ -45,7 +45,7 @@ func (s *Server) emitAdmitted(r *call, seq uint64) {
 // tell fills what an event says of a decision.
 func (v *verdict) tell(e *schema.Event) {
 	o := &v.outlook
-	e.Decision, e.Message = v.by, v.Note
+	e.Decision, e.Artifact, e.Message = v.by, v.artifact, v.Note
 	e.Predicted, e.PredictedTTFT, e.Physics, e.Features = max(0, o.Predicted), max(0, o.First), max(0, v.physics), v.features
 	if o.Bound > 0 {
 		e.Bound, e.BoundLevel = o.Bound, float32(o.Level)

@@ -1,5 +1,8 @@
 package ingress
 
+// ModelFile is for tests from outside.
+var ModelFile = modelFile
+
 // Holds returns how many requests of others the latest states of a pool list, and whether they are fresh.
 func (s *Server) Holds(pool string) (n int, fresh bool) {
 	d := s.desk

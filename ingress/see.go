@@ -114,11 +114,50 @@ func (e *engines) assemble(w *engineOf, q *queueOf, best int, loose func(*admitt
 		}
 	}
 	*to = predictor.Engine{Profile: w.base.Profile, Plan: w.base.Plan, Slow: w.slow, Running: running, Waiting: waiting, FreePages: w.freePages}
-	if len(running) > 0 {
-		to.StepLeft = max(1, w.stepLeft-(now-w.at))
-	}
+	to.StepLeft = w.forward(running, now-w.at)
 	to.Delay, to.Enter, to.Refill = e.hops.delays()
 	return to
+}
+
+// forward lets the engine go on with what it runs for as long as its state is old, and returns how long the present step still takes.
+// It knows of nobody who came or ended since; a state comes soon after either.
+func (w *engineOf) forward(running []predictor.Sequence, age time.Duration) time.Duration {
+	if len(running) == 0 {
+		return 0
+	}
+	if left := w.stepLeft - age; left > 0 {
+		return left
+	}
+	plan := &w.base.Plan
+	decodes, context, prefill := 0, 0, 0
+	for i := range running {
+		r := &running[i]
+		context += int(r.PromptTokens + r.OutputTokens - r.PrefillTokens)
+		if prefill += int(r.PrefillTokens); r.PrefillTokens == 0 {
+			decodes++
+		}
+	}
+	fed := min(prefill, max(1, plan.BatchTokens-decodes))
+	step := max(time.Microsecond, time.Duration(float64(w.base.Profile.Step(fed, decodes, context))*cmp.Or(w.slow, 1)))
+	over := age - w.stepLeft
+	n := int(over / step)
+	if w.stepLeft > 0 {
+		n++
+	}
+	for i := range running {
+		r := &running[i]
+		if r.PrefillTokens == 0 {
+			r.OutputTokens = max(r.OutputTokens, min(r.OutputTokens+int32(n), r.CapTokens-1))
+		}
+	}
+	fed *= n
+	for i := range running {
+		r := &running[i]
+		done := min(fed, int(r.PrefillTokens))
+		r.PrefillTokens -= int32(done)
+		fed -= done
+	}
+	return step - over%step
 }
 
 // deal gives every of-th of a queue to one worker, maxQueued at most.

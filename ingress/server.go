@@ -52,6 +52,7 @@ type Server struct {
 	relay   *relay
 	metrics *metrics
 	samples samples
+	loaders map[string]*ModelLoader // by pool
 
 	listener atomic.Pointer[listener]
 	events   *streams.EventWriter
@@ -76,7 +77,7 @@ func New(cfg Config, d Deps) (*Server, error) {
 	s := &Server{
 		cfg: cfg, id: cfg.ID, client: d.Client, registry: d.Registry, log: d.Log.With("component", "ingress"),
 		cors: newCORS(cfg.CORSOrigins), limits: cfg.limits(), born: time.Now(),
-		fleet: newFleet(), relay: newRelay(),
+		fleet: newFleet(), relay: newRelay(), loaders: map[string]*ModelLoader{},
 		maxPending: max(1<<16, 8*cfg.MaxOpen),
 		filling:    make(chan struct{}, fillers), beatNow: make(chan struct{}, 1),
 	}
@@ -211,11 +212,7 @@ func (s *Server) subscribe() (subs []*nats.Subscription, err error) {
 		s.desk.beat(w, s.since())
 	}))
 	add(s.client.SubscribePoolStates(func(p *schema.PoolState) { s.desk.waiting(p, s.since()) }))
-	add(s.client.SubscribeEngineStates(func(e *schema.EngineState) {
-		if err := s.desk.running(e, s.since()); err != nil {
-			s.log.Error("nothing is predicted of an engine", "worker", e.Worker, "error", err)
-		}
-	}))
+	add(s.client.SubscribeEngineStates(s.onEngine))
 	add(s.client.SubscribeChunks(s.id, s.onChunk))
 	add(s.client.ServeSeal(s.id, s.seal))
 	if err != nil {
