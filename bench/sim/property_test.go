@@ -56,7 +56,7 @@ func drawn(t *rapid.T) Config {
 		Workers: rapid.IntRange(1, 4).Draw(t, "workers"), Batch: b, ShareAll: rapid.Bool().Draw(t, "share_all"),
 		Order: rapid.SampledFrom([]core.Order{nil, core.FCFS{}, core.SJF{}, core.EDF{}}).Draw(t, "queue"), MaxQueueWait: ms("max_queue_wait", 300),
 		Deadlines: rapid.Bool().Draw(t, "deadlines"), OnDeadline: rapid.SampledFrom(onDeadline).Draw(t, "on_deadline"),
-		SLOs: map[string]record.SLO{"": {E2E: time.Second}, "guaranteed": {E2E: 200 * time.Millisecond, TTFT: ms("ttft", 100)}, "gold": {TTFT: ms("gold_ttft", 200)}},
+		SLOs:          map[string]record.SLO{"": {E2E: time.Second}, "guaranteed": {E2E: 200 * time.Millisecond, TTFT: ms("ttft", 100)}, "gold": {TTFT: ms("gold_ttft", 200)}},
 		ClientTimeout: ms("client_timeout", 500), ReadTimeout: ms("read_timeout", 200),
 		Latency: Latency{Request: ms("request", 3), Append: ms("append", 3), Dispatch: ms("dispatch", 3), Token: ms("token", 3)},
 		Length:  time.Hour, KeepITL: true, CheckInvariants: true,
