@@ -14,6 +14,7 @@ type Deployed struct {
 	artifact *artifact.Artifact
 	alpha    float64
 	groups   *conformal.Groups
+	classes  bool // groups tell classes apart; else all are of class 0
 	physics  conformal.Arm
 }
 
@@ -28,7 +29,11 @@ func Deploy(a *artifact.Artifact) (*Deployed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrFit, err)
 	}
-	return &Deployed{artifact: a, alpha: c.Supported.All.Alpha, groups: groups, physics: physics}, nil
+	d := &Deployed{artifact: a, alpha: c.Supported.All.Alpha, groups: groups, physics: physics}
+	for i := range c.Supported.Groups {
+		d.classes = d.classes || c.Supported.Groups[i].Group.Class != 0
+	}
+	return d, nil
 }
 
 // Residual is what the model says log(latency / Predicted) is; 0 where what it learned from does not support it.
@@ -43,7 +48,8 @@ func (d *Deployed) Residual(k *Known) (residual float64, supported bool) {
 	return m.Predict(k.Features), true
 }
 
-// Bound implements Bounder; ok is false for another alpha than that of the calibration.
+// Bound implements Bounder; ok is false for another alpha than that of the calibration. An artifact whose groups are all of class 0 does
+// not tell classes apart.
 func (d *Deployed) Bound(k *Known, alpha float64) (seconds float64, ok bool) {
 	if math.Abs(alpha-d.alpha) > 1e-9 {
 		return 0, false
@@ -51,7 +57,11 @@ func (d *Deployed) Bound(k *Known, alpha float64) (seconds float64, ok bool) {
 	residual, supported := d.Residual(k)
 	q, ok := 0.0, false
 	if supported {
-		q, _, ok = d.groups.Quantile(conformal.Group{Class: k.Class, Decile: d.artifact.Calibration.Deciles.Of(k.Load)})
+		g := conformal.Group{Decile: d.artifact.Calibration.Deciles.Of(k.Load)}
+		if d.classes {
+			g.Class = k.Class
+		}
+		q, _, ok = d.groups.Quantile(g)
 	} else {
 		q, ok = d.physics.Quantile()
 	}

@@ -3,6 +3,7 @@ package trainer
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/cadence-slo/cadence/predictor/artifact"
@@ -61,7 +62,8 @@ func Count(rows []Row) int {
 // newest is the rotation in which the last of so many rounds tests: later models are compared on what comes after it.
 func newest(rounds int) int { return (Rotations - rounds%Rotations) % Rotations }
 
-// Train fits and calibrates a candidate, and compares it as an ingress would begin with it with the running model, nil for none. Of the
+// Train fits and calibrates a candidate, and compares it as an ingress would begin with it with the running model, nil for none. Its groups
+// are of load alone, under class 0: an ingress numbers its classes itself. They are judged by class and load all the same. Of the
 // header it fills in From, To, Features and Coverage. Errors are those of Split (too few rounds), Fit, Compare and Artifact.
 func Train(rows []Row, champion *artifact.Artifact, h artifact.Header, lengths length.State, p *Plan) (*Training, error) {
 	if err := p.Validate(); err != nil {
@@ -74,7 +76,7 @@ func Train(rows []Row, champion *artifact.Artifact, h artifact.Header, lengths l
 		return nil, err
 	}
 	t.Fit, t.Calibrate, t.Test = len(folds.Fit), len(folds.Calibrate), len(folds.Test)
-	candidate, err := Fit(folds.Fit, folds.Calibrate, p.Fit, rand.New(rand.NewPCG(p.Seed, 0x74726169)))
+	candidate, err := Fit(folds.Fit, classless(folds.Calibrate), p.Fit, rand.New(rand.NewPCG(p.Seed, 0x74726169)))
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +109,15 @@ func Train(rows []Row, champion *artifact.Artifact, h artifact.Header, lengths l
 		return nil, err
 	}
 	return t, nil
+}
+
+// classless are the rows as if all were of one class.
+func classless(rows []Row) []Row {
+	rows = slices.Clone(rows)
+	for i := range rows {
+		rows[i].Class = 0
+	}
+	return rows
 }
 
 // span bounds the arrivals of rows, in UTC.

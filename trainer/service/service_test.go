@@ -163,7 +163,12 @@ func TestTrainPublishRejectRollBack(t *testing.T) {
 	if err := a.Header.Compatible(fingerprint, feature.Table()); err != nil {
 		t.Error(err)
 	}
-	if n := len(a.Lengths.Classes); n != 1 || a.Lengths.Classes[0].Risk[0] < 1000 {
+	for _, g := range a.Calibration.Supported.Groups {
+		if g.Group.Class != 0 {
+			t.Errorf("a group of class %d", g.Group.Class)
+		}
+	}
+	if n := len(a.Lengths.Classes); n != 32 || a.Lengths.Classes[0].Risk[0] < 1000 {
 		t.Errorf("lengths of %d classes", n)
 	}
 
