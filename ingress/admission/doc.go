@@ -13,11 +13,15 @@
 //	breaks the promise of another ─► refused: protects_guaranteed, whatever else is true
 //	hopeless on an idle engine ────► refused: infeasible ───────────────────────┐
 //	guaranteed:   bound ≤ budget ──► admitted: bound, labelled guaranteed       │
-//	best effort:  p − harm > λ·cost ► admitted: best_effort_price               │
+//	best effort:  p > harm, λ·cost ─► admitted: best_effort_price               │
 //	otherwise: the engine is idle ─► admitted: idle, labelled best effort       │
 //	otherwise ─────────────────────► refused: bound or best_effort_price ───────┤
 //	                                                                            ▼
 //	of what is refused, but for protects_guaranteed, a small part is admitted: exploration, labelled best effort
+//
+// Harm and price are not added. What an admission delays, it delays in the place of the next one: p is judged by residuals that have the
+// usual effect of later arrivals in them, and λ is what the time of an engine is worth to those. Only what is more than that counts, so
+// that a request must be worth the greater of both. Added, they refuse much that would have been in time where requests are alike.
 //
 // What is infeasible is explored too: a bound that is too wide, because the prefix cache is cold or the engine has become
 // faster, can only be corrected by requests that it would refuse.

@@ -13,7 +13,7 @@ import (
 type Config struct {
 	// MinMeet is the probability to meet the objectives on an idle engine up to which a request counts as infeasible, in [0, 1).
 	MinMeet float64
-	// Hysteresis is what a gain or a budget is multiplied with after a refusal, until one of its class is admitted again by that
+	// Hysteresis is what a worth or a budget is multiplied with after a refusal, until one of its class is admitted again by that
 	// rule, in (0, 1]; 1 is off.
 	Hysteresis float64
 	// ColdMargin is what a latency of the physics alone is multiplied with, ≥ 1.
@@ -92,7 +92,7 @@ func (m *Marginal) Decide(in *Input, rng *rand.Rand) Decision {
 		m.price.Sell(in.Load.part())
 		d.Lambda = m.price.Lambda(in.Now, in.Load.Workers)
 		d.Gain = o.Meet - o.Harm
-		d.Admit, d.Reason = m.rule(&in.Request, &o, float64(d.Lambda*m.charge(&o).Seconds()), d.Gain)
+		d.Admit, d.Reason = m.rule(&in.Request, &o, float64(d.Lambda*m.charge(&o).Seconds()))
 		if d.Admit && d.Reason == ByBound {
 			d.Class = schema.Guaranteed
 		}
@@ -122,7 +122,7 @@ func (m *Marginal) charge(o *predictor.Outlook) time.Duration {
 }
 
 // rule is the rule without idleness and chance; the charge is the price of the whole request.
-func (m *Marginal) rule(r *Request, o *predictor.Outlook, charge, gain float64) (admit bool, reason Reason) {
+func (m *Marginal) rule(r *Request, o *predictor.Outlook, charge float64) (admit bool, reason Reason) {
 	switch promise := r.promise(); {
 	case o.MeetIdle <= m.cfg.MinMeet, promise && o.BoundIdle > r.E2E:
 		return false, Infeasible
@@ -131,13 +131,13 @@ func (m *Marginal) rule(r *Request, o *predictor.Outlook, charge, gain float64) 
 		m.refuse[1] = !fits
 		return fits, ByBound
 	default:
-		worth := float64(m.damp(0)*gain) > charge
+		worth := float64(m.damp(0)*o.Meet) > max(o.Harm, charge)
 		m.refuse[0] = !worth
 		return worth, ByPrice
 	}
 }
 
-// damp returns what a gain or budget of a class is multiplied with.
+// damp returns what a worth or budget of a class is multiplied with.
 func (m *Marginal) damp(class int) float64 {
 	if m.refuse[class] {
 		return m.cfg.Hysteresis
