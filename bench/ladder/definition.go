@@ -87,6 +87,8 @@ type Definition struct {
 	// SLO replaces the workload's objectives; Alone replaces it by measurement.
 	SLO   *record.SLO `yaml:"slo,omitempty" json:"slo,omitempty"`
 	Alone *Alone      `yaml:"slo_alone,omitempty" json:"slo_alone,omitempty"`
+	// SendSLO tells the pipeline each request's E2E objective, so that admission and scheduling can go by it.
+	SendSLO bool `yaml:"send_slo,omitempty" json:"send_slo,omitempty"`
 
 	// The arrivals of a run last for Length, or for as long as Requests of them take in the mean at the run's rate, after
 	// WarmupRequests more that are warm-up.

@@ -78,7 +78,9 @@ type setup struct {
 	drain    time.Duration
 	timeout  time.Duration
 	canary   bool
-	sink     func(*record.Request) error
+	// deadlines tells whether objectives are sent.
+	deadlines bool
+	sink      func(*record.Request) error
 	// run is the record with what the ladder knows. The engine fills in the rest.
 	run record.Run
 }
@@ -371,7 +373,7 @@ func one(ctx context.Context, o *Options, e engine, s *State, j Job) (*Outcome, 
 	if err != nil {
 		return nil, err
 	}
-	run, err := e.run(ctx, &setup{arm: d.Arm(j.Arm), source: source, arrivals: arrivals, drain: d.Drain, timeout: d.Timeout, canary: true, sink: w.Add,
+	run, err := e.run(ctx, &setup{arm: d.Arm(j.Arm), source: source, arrivals: arrivals, drain: d.Drain, timeout: d.Timeout, canary: true, deadlines: d.SendSLO, sink: w.Add,
 		run: record.Run{ID: j.ID, Experiment: d.Name, On: o.On, Arm: j.Arm, Load: j.Load, Rate: j.Rate, Seed: j.Seed, Block: j.Block, Order: j.Order,
 			Workload: source.Name(), WorkloadSpec: source.Describe(), Arrivals: process.String(), SLOs: s.SLOs, Length: length, Warmup: warmup, Tail: d.Tail,
 			Capacity: s.Capacity, Build: o.Version, Sources: provenance.Sources(), ProfileSHA256: e.profileSHA256(), Machine: machine}})

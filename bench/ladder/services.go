@@ -200,7 +200,11 @@ func (e *services) run(ctx context.Context, s *setup) (_ *record.Run, err error)
 	if err != nil {
 		return nil, err
 	}
-	trial := load.Trial{Client: f.client, Form: form(s.arm.Name), Source: s.source, Arrivals: s.arrivals, Drain: s.drain, Run: out, Sink: s.sink}
+	put := form(s.arm.Name)
+	if s.deadlines {
+		put.Deadlines = out.SLOs
+	}
+	trial := load.Trial{Client: f.client, Form: put, Source: s.source, Arrivals: s.arrivals, Drain: s.drain, Run: out, Sink: s.sink}
 	run, err := trial.Measure(ctx)
 	if err != nil {
 		return nil, err

@@ -94,13 +94,17 @@ func (e *simulator) run(ctx context.Context, s *setup) (*record.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := sim.Run(ctx, sim.Config{
+	cfg := sim.Config{
 		Source: s.source, Arrivals: s.arrivals, Capped: form(s.arm.Name).Capped, Seed: s.run.Seed, SLOs: s.run.SLOs,
 		Profile: e.speed(&s.arm, &plan), Workers: 1, Batch: plan, ShareAll: f.Worker.PrefixSharing == "global",
 		Order: order, MaxQueueWait: f.Scheduler.MaxQueueWait, MaxOpen: f.MaxOpen, MaxWaiting: f.MaxWaiting,
 		ClientTimeout: s.timeout, Latency: sim.DefaultLatency(),
-		Length: s.run.Length, Warmup: s.run.Warmup, Tail: s.run.Tail, Drain: s.drain, Sink: s.sink, KeepITL: true,
-	})
+		Length: s.run.Length, Warmup: s.run.Warmup, Tail: s.run.Tail, Drain: s.drain, Sink: s.sink, KeepITL: true, Deadlines: s.deadlines,
+	}
+	if err := f.admit(&cfg, e.profile); err != nil {
+		return nil, err
+	}
+	got, err := sim.Run(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
