@@ -7,7 +7,8 @@
 //	                                                  ▼                 ├─► a sender for each worker: one dispatch in flight
 //	                                          owner: core.Core ─ Ready ─┤
 //	                                                  ▲                 ├─► seals and dead letters: a few at a time
-//	            inbox ◄── answers of all of these ────┘                 └─► cancels and chunks: published at once (chunks again after a reconnection)
+//	            inbox ◄── answers of all of these ────┘                 ├─► cancels and chunks: published at once (chunks again after a reconnection)
+//	                                                                    └─► teller: what waits, for those who predict
 //
 // States of a Run:
 //

@@ -16,12 +16,14 @@ type SequenceState struct {
 	Kind         Kind      `json:"kind"`
 	Class        Class     `json:"class,omitempty"`
 	PromptTokens int32     `json:"prompt_tokens"`
-	// PrefillTokens are still to be computed: of the prompt, and after a preemption of the answer, too.
+	// PrefillTokens are still to be computed: of the prompt, and after a preemption of the answer, too. What the present step computes
+	// does not count; what is expected to be cached does not either at a worker, and does in a queue.
 	PrefillTokens int32         `json:"prefill_tokens,omitempty"`
-	OutputTokens  int32         `json:"output_tokens,omitempty"` // generated, over all attempts
+	OutputTokens  int32         `json:"output_tokens,omitempty"` // generated before the present step, over all attempts
 	CapTokens     int32         `json:"max_tokens"`
-	Age           time.Duration `json:"age_ns"` // since it was published
-	// Budget and TTFTBudget are what is left of its objectives: 0 is none, negative is late already.
+	Age           time.Duration `json:"age_ns"` // since it was published; at a worker, of one without objectives, since it came there
+	// Budget and TTFTBudget are what is left of its objectives: 0 is none, negative is late already. The latter is 0 also once the first
+	// token is there.
 	Budget     time.Duration `json:"budget_ns,omitempty"`
 	TTFTBudget time.Duration `json:"ttft_budget_ns,omitempty"`
 }
@@ -75,7 +77,8 @@ type PoolState struct {
 	Interval time.Duration `json:"interval_ns"`
 	// RequestSeq is up to which sequence of REQUESTS the scheduler has read: a later request is not in here yet.
 	RequestSeq uint64 `json:"request_seq"`
-	// Waiting are the first MaxListed in the order of the queue; the counts are of all.
+	// Waiting are the first MaxListed in the order of the queue; the counts are of all. Requests that no worker could ever hold as the
+	// workers are now are in neither.
 	Waiting             []SequenceState `json:"waiting,omitempty"`
 	WaitingRequests     int32           `json:"waiting_requests"`
 	WaitingPromptTokens int64           `json:"waiting_prompt_tokens"`

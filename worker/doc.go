@@ -8,6 +8,7 @@
 //	publisher         swaps the outbox and sends, one chunk a request: what gathers while it sends goes out together
 //	resender          keeps what a dying server would take along, and sends it again after a reconnection
 //	heartbeat         tells the book's state every interval and after changes; notices that the process was frozen
+//	teller            tells what the engine holds, for those who predict: the loop notes it (a mutex) before each step
 //
 // Life of an attempt here:
 //
@@ -20,6 +21,8 @@
 // Every way out gives slot, pages and sequence id back, and is followed by exactly one terminal event, after the tokens
 // on the same connection. There are two silent ways: an attempt that a newer one of its request replaces, and what a
 // fenced life leaves behind: the scheduler has moved both elsewhere.
+//
+// How fast the engine is, which the teller says, too, is known or measured before the first life (Config.Profile).
 //
 // Fencing: a worker that was silent for long has been declared lost, and its requests go on elsewhere. When it finds
 // that out (its own heartbeat came late, the connection was gone, or the log says so), it abandons everything without
