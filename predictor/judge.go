@@ -161,6 +161,9 @@ func (c *table) meets(t *target, first, last float64) float64 {
 
 // judge sums the losses of the others.
 func (f *Forecast) judge(e *Engine, l Lengths, r Residual, bounded bool, up float64, o *Outlook) {
+	if f.others == 0 {
+		return
+	}
 	f.odds.set(r)
 	f.run.mark()
 	f.fork.mark()

@@ -45,6 +45,9 @@ func (m *Groups) Regroup(rows []GroupedRow) error {
 	return nil
 }
 
+// Forget drops a group's arm, so that the marginal answers for it until a new one has rows enough.
+func (m *Groups) Forget(g Group) { delete(m.own, g) }
+
 // Quantile is the group's, or with own false the marginal's. ok is false if there is no bound at this level now. See Arm.
 func (m *Groups) Quantile(g Group) (q float64, own, ok bool) {
 	if a := m.own[g]; a != nil && a.Len() >= m.need {

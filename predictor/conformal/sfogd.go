@@ -86,6 +86,12 @@ func (a *SFOGD) Anchor() bool {
 	return ok
 }
 
+// Relax lowers the quantile as a row does that it covers, without one: for who refuses whatever the quantile bounds, and so sees no row.
+func (a *SFOGD) Relax() {
+	a.energy = a.discount*a.energy + a.alpha*a.alpha
+	a.quantile -= a.eta * a.alpha / math.Sqrt(a.energy)
+}
+
 // Len is the number of recent rows held.
 func (a *SFOGD) Len() int { return a.rows.n }
 

@@ -31,6 +31,8 @@ type Config struct {
 	// Warm is how many must have been scored before a bound is given, ≥ 0. From then on margins start at the split quantile of those rows;
 	// with 0 a bound is given at once, from Start.
 	Warm int
+	// Groups gives each class and load a margin of its own where it has rows enough; else all have the same.
+	Groups bool
 	// Open is how many admitted requests are remembered at most, ≥ 1, and Forget how long each, > 0: of one whose end was never told, and of
 	// the oldest beyond Open, nothing more is expected.
 	Open   int
@@ -39,8 +41,12 @@ type Config struct {
 
 // DefaultConfig returns the constants for bounds at a level.
 func DefaultConfig(level float64) Config {
-	return Config{Classes: 1, HalfLife: 2000, Window: 512, Level: level, Start: 1, Warm: conformal.MinRows(1 - level), Open: 1 << 14, Forget: time.Hour}
+	return Config{Classes: 1, HalfLife: 2000, Window: 512, Level: level, Start: 1, Warm: enough(level), Groups: true, Open: 1 << 14, Forget: time.Hour}
 }
+
+// enough is how many rows a margin begins with: as many as the level needs, and more, lest a few slow ones at the start make a bound that
+// lets in nobody.
+func enough(level float64) int { return max(conformal.MinRows(1-level), 40) }
 
 // Validate returns ErrConfig, naming the key and the allowed values.
 func (c *Config) Validate() error {
@@ -72,7 +78,12 @@ func (c *Config) Validate() error {
 func (c *Config) rows() int { return max(c.Window, conformal.MinRows(1-c.Level)) }
 
 // speak is after how many rows a group has a margin of its own.
-func (c *Config) speak() int { return max(conformal.MinRows(1-c.Level), 40) }
+func (c *Config) speak() int {
+	if !c.Groups {
+		return math.MaxInt
+	}
+	return enough(c.Level)
+}
 
 // groupRows is how many rows a group's margin keeps, and that of an idle engine.
-func (c *Config) groupRows() int { return min(c.rows(), max(conformal.DefaultWindow, c.speak())) }
+func (c *Config) groupRows() int { return min(c.rows(), max(conformal.DefaultWindow, enough(c.Level))) }

@@ -52,14 +52,14 @@ func newModel(c *Config, a *artifact.Artifact) (*model, error) {
 	return m, nil
 }
 
-// calibrate makes the margins of rows, oldest first, that the model supports, and of those that it does not.
-func (m *model) calibrate(c *Config, own []conformal.GroupedRow, outside []conformal.Row) error {
-	need, start := conformal.MinRows(1-c.Level), c.Start
+// calibrate makes the margins of rows, oldest first, that the model supports, and of those that it does not. first is as in newMargin.
+func (m *model) calibrate(c *Config, first int, own []conformal.GroupedRow, outside []conformal.Row) error {
+	need, start := enough(c.Level), c.Start
 	before := m.margin
 	if before != nil {
 		start = before.start()
 	} else if m.lent != nil {
-		need = max(known, 2*need)
+		need = max(known, 2*conformal.MinRows(1-c.Level))
 		for _, r := range own {
 			_ = m.lent.Observe(r.Group, r.Row)
 		}
@@ -68,11 +68,11 @@ func (m *model) calibrate(c *Config, own []conformal.GroupedRow, outside []confo
 		}
 	}
 	var err error
-	if m.margin, err = newMargin(c, start, need, own); err != nil {
+	if m.margin, err = newMargin(c, start, need, first, own); err != nil {
 		return err
 	}
 	m.margin.follow(before)
-	m.outside, err = newArm(1-c.Level, c.Start, c.groupRows(), conformal.MinRows(1-c.Level), outside)
+	m.outside, err = newArm(1-c.Level, c.Start, c.groupRows(), enough(c.Level), outside)
 	return err
 }
 
@@ -91,6 +91,16 @@ func (m *model) observe(at *place, r conformal.Row, physics float64) {
 		if _ = m.lent.Observe(at.group, r); m.margin.ready() {
 			m.lent = nil
 		}
+	}
+}
+
+// ask tells that a request of a place was bounded; see margin.ask. What was lent is given back if nobody comes for long.
+func (m *model) ask(at *place) {
+	if !at.supported {
+		return
+	}
+	if m.margin.ask(at.group); m.margin.askedAll > patience {
+		m.lent = nil
 	}
 }
 
@@ -146,14 +156,16 @@ func (p *Predictor) Swap(a *artifact.Artifact, now time.Duration) error {
 		return fmt.Errorf("%w: %w", ErrModel, err)
 	}
 	p.model, p.deciles = m, a.Calibration.Deciles
-	return p.recall()
+	return p.recall(enough(p.cfg.Level))
 }
 
 // place says where a request stands in the calibration, and asks the model.
 func (p *Predictor) place(f *Foresight) (at place) {
 	x := f.features[:]
 	at.version = p.version
-	at.group = conformal.Group{Class: uint16(min(max(0, f.class), math.MaxUint16)), Decile: p.deciles.Of(feature.Load(x))}
+	if p.cfg.Groups {
+		at.group = conformal.Group{Class: uint16(min(max(0, f.class), math.MaxUint16)), Decile: p.deciles.Of(feature.Load(x))}
+	}
 	if p.model == nil {
 		return at
 	}
@@ -204,8 +216,9 @@ func (p *Predictor) scores() (physics []conformal.GroupedRow, idle []conformal.R
 	return physics, idle, own, outside
 }
 
-// recall makes all that is calibrated anew from the rows that are remembered, with margins that begin where they were.
-func (p *Predictor) recall() error {
+// recall makes all that is calibrated anew from the rows that are remembered, with margins that begin where they were while rows are fewer
+// than first.
+func (p *Predictor) recall(first int) error {
 	p.replace()
 	p.each(func(t *tracked) { t.typical = t.median(p.lengths) })
 	p.residual, p.idleResidual = NewResidual(p.cfg.Window), NewResidual(idleRows)
@@ -221,7 +234,7 @@ func (p *Predictor) recall() error {
 	physics, idle, own, outside := p.scores()
 	before := p.physics
 	var err error
-	if p.physics, err = newMargin(&p.cfg, before.start(), p.cfg.Warm, physics); err != nil {
+	if p.physics, err = newMargin(&p.cfg, before.start(), p.cfg.Warm, first, physics); err != nil {
 		return err
 	}
 	p.physics.follow(before)
@@ -232,7 +245,7 @@ func (p *Predictor) recall() error {
 	if m == nil {
 		return nil
 	}
-	return m.calibrate(&p.cfg, own, outside)
+	return m.calibrate(&p.cfg, first, own, outside)
 }
 
 // regroup cuts the loads of what is remembered into deciles, unless they are a model's, and makes the groups' margins anew; that of all

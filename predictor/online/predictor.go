@@ -23,6 +23,7 @@ type Predictor struct {
 	residual, idleResidual *Residual
 	physics                *margin
 	idle                   *arm
+	idleAsked              int     // since the last row
 	model                  *model  // nil: physics alone
 	frozen                 *frozen // nil: it learns
 
@@ -64,7 +65,7 @@ func New(cfg Config) (*Predictor, error) {
 		queue: conformal.NewQueue(conformal.Ratio), open: map[uint64]*tracked{}, past: past{ring: make([]*tracked, cfg.rows())},
 		due: firstDeciles, skipped: map[conformal.Group]int{}}
 	var err error
-	if p.physics, err = newMargin(&cfg, cfg.Start, cfg.Warm, nil); err != nil {
+	if p.physics, err = newMargin(&cfg, cfg.Start, cfg.Warm, cfg.Warm, nil); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if p.idle, err = newIdle(&cfg, cfg.Start, nil); err != nil {
@@ -79,7 +80,7 @@ func New(cfg Config) (*Predictor, error) {
 // newIdle is the margin on an idle engine, of rows.
 func newIdle(cfg *Config, start float64, rows []conformal.Row) (*arm, error) {
 	alpha := 1 - cfg.Level
-	return newArm(alpha, start, cfg.groupRows(), conformal.MinRows(alpha), rows)
+	return newArm(alpha, start, cfg.groupRows(), enough(cfg.Level), rows)
 }
 
 // Cold reports whether too little was seen for a bound.
@@ -110,8 +111,26 @@ func (p *Predictor) Foresee(e *predictor.Engine, s *predictor.Sequence, f *Fores
 	f.typical = max(1, f.typical)
 	feature.Append(f.features[:0], e, s, p.lengths, &p.forecast)
 	f.place = p.place(f)
+	p.ask(f, e.Idle())
 	f.Outlook = p.forecast.Outlook(e, s, p.lengths, p.residuals(f), p.margin(f))
 	return nil
+}
+
+// ask tells the margins that a request was bounded.
+func (p *Predictor) ask(f *Foresight, idle bool) {
+	if p.frozen != nil {
+		return
+	}
+	p.physics.ask(f.group)
+	if p.model != nil {
+		p.model.ask(&f.place)
+	}
+	if !idle {
+		return
+	}
+	if p.idleAsked++; p.idleAsked > patience {
+		p.idle.relax()
+	}
 }
 
 // residuals are the distributions for a request. They are lent until the next call.
@@ -313,6 +332,7 @@ func (p *Predictor) give(t *tracked, stage conformal.Stage) {
 	row := conformal.Row{ID: t.id, Score: physics, Stage: stage}
 	p.physics.observe(t.group, row)
 	if t.Idle {
+		p.idleAsked = 0
 		_ = p.idle.Observe(row)
 	}
 	if p.model != nil {

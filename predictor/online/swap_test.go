@@ -156,8 +156,8 @@ func TestSwapIntoAColdPredictor(t *testing.T) {
 	if !p.Cold() {
 		t.Error("an artifact of another level makes it warm")
 	}
-	if rows := w.serveAll(p, 9); !math.IsInf(rows[8].bound, 1) {
-		t.Errorf("with 8 rows a bound is claimed at 0.9, exp(%.3f)", rows[8].bound)
+	if rows := w.serveAll(p, 40); !math.IsInf(rows[39].bound, 1) {
+		t.Errorf("with 39 rows a bound is claimed at 0.9, exp(%.3f)", rows[39].bound)
 	}
 	if got, _ := covered(w.serveAll(p, 1000), nil); math.Abs(got-0.9) > 0.04 {
 		t.Errorf("later, bounds hold in %.3f", got)

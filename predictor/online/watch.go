@@ -29,7 +29,7 @@ func (k Kind) String() string {
 const (
 	// falseAlarm is how many rows there are between two false alarms of one kind, if rows are independent.
 	falseAlarm = 20_000
-	// least is how many rows are kept after an alarm at least, if that many make a margin.
+	// least is how many rows since a change make a margin at least.
 	least = 20
 	// calmAfter is how many rows without another one end an alarm.
 	calmAfter = 200
@@ -86,6 +86,6 @@ func (p *Predictor) heed(t *tracked, r *conformal.Resolution) {
 		for p.past.n > rows {
 			p.pool = append(p.pool, p.past.pop())
 		}
-		_ = p.recall() // of rows that margins took before
+		_ = p.recall(least) // of rows that margins took before
 	}
 }
