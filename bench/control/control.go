@@ -39,7 +39,11 @@ type desk struct {
 }
 
 func newControl(cfg *sim.Config, o *Options) *Control {
-	return &Control{cfg: cfg, o: *o, profile: o.believed(), held: map[int]held{}}
+	c := &Control{cfg: cfg, o: *o, profile: o.believed(), held: map[int]held{}}
+	if c.profile != o.Profile {
+		cfg.Believed = c.profile
+	}
+	return c
 }
 
 // newDesk adds an ingress.

@@ -23,8 +23,9 @@ type Options struct {
 	Constant float64
 	// Seen is what constant-quantile, throughput and frozen-bound are fitted to.
 	Seen    *Seen
-	Profile *profile.Profile // that the controller believes of the engines; they may have another
-	// Belief is how many times as fast as Profile says the controller believes the engines to be, in (0, 1000]; 0: as fast.
+	Profile *profile.Profile // that workers and controllers believe of the engines; they may have another
+	// Belief is how many times as fast as Profile says workers and controllers believe the engines to be, in (0, 1000]; 0: as fast.
+	// Workers notice how far they are off, and tell. sim.Config.Believed is set by it.
 	Belief float64
 	Seed   uint64
 

@@ -80,13 +80,11 @@ func (c *Control) see(a *sim.Arrival, d *desk, best int) {
 	w := &a.Pool.Workers[best]
 	l := &c.cfg.Latency
 	e := &c.engine
-	*e = predictor.Engine{Profile: c.profile, Plan: c.cfg.Batch, Running: e.Running[:0], Waiting: e.Waiting[:0], FreePages: w.Usage.FreePages,
+	*e = predictor.Engine{Profile: c.profile, Plan: c.cfg.Batch, Slow: w.Slow, Running: e.Running[:0], Waiting: e.Waiting[:0],
+		FreePages: w.Usage.FreePages, StepLeft: w.StepLeft,
 		Delay:  l.Request + l.Append + l.Dispatch + l.Token,
 		Enter:  l.Request + l.Append + l.Dispatch,
 		Refill: l.Token + l.Append + l.Dispatch}
-	if !w.Idle {
-		e.StepLeft = max(1, w.StepSince+w.Step-a.Now)
-	}
 	slices.SortFunc(w.Requests, func(x, y sim.Running) int { return x.Index - y.Index })
 	for i := range w.Requests {
 		r := &w.Requests[i]

@@ -42,7 +42,7 @@ func pool() *sim.Arrival {
 		return sim.Running{Index: index, PromptTokens: 100, CapTokens: 50, PrefillTokens: left, OutputTokens: output, Arrived: now - time.Duration(10*(index+1))*time.Millisecond}
 	}
 	return &sim.Arrival{Now: now, Pool: sim.View{Waiting: 2, WaitingPromptTokens: 200, WaitingCapTokens: 100, Queue: []sim.Waiting{waiting(0), waiting(2)},
-		Workers: []sim.WorkerView{{Requests: []sim.Running{running(1, 100, 0), running(3, 0, 7)}, Idle: true}}}}
+		Workers: []sim.WorkerView{{Requests: []sim.Running{running(1, 100, 0), running(3, 0, 7)}, StepLeft: 9, Slow: 2}}}}
 }
 
 // An ingress sees its own requests at once, others' when they are as old as what tells of them.
@@ -97,7 +97,7 @@ func TestCachedTokensAreNotComputed(t *testing.T) {
 	if want := []int32{40, 0, 40, 100}; !slices.Equal(left, want) {
 		t.Errorf("%v tokens to compute, want %v", left, want)
 	}
-	if e := &c.engine; e.Running[1].OutputTokens != 7 || !e.Waiting[0].Guaranteed || e.Waiting[1].Guaranteed || e.Running[0].Guaranteed {
+	if e := &c.engine; e.StepLeft != 9 || e.Slow != 2 || e.Running[1].OutputTokens != 7 || !e.Waiting[0].Guaranteed || e.Waiting[1].Guaranteed || e.Running[0].Guaranteed {
 		t.Errorf("%+v", c.engine)
 	}
 }
@@ -185,6 +185,10 @@ func TestBeliefIsOfEveryPartOfAStep(t *testing.T) {
 	}
 	if p.Step(100, 3, 1000) != before {
 		t.Error("the profile has changed")
+	}
+	cfg := &sim.Config{}
+	if c := newControl(cfg, &o); cfg.Believed != c.profile || c.profile == p {
+		t.Error("workers do not believe what the controller does")
 	}
 	if plain := (&Options{Profile: p, Belief: 1}); plain.believed() != p {
 		t.Error("a profile that is right is copied")
