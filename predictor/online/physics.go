@@ -11,6 +11,6 @@ func (p *Predictor) Forecast() *predictor.Forecast { return &p.forecast }
 
 // Physics is the E2E latency that the last Foresee, which was of s, simulated at the median length, without the residual.
 func (p *Predictor) Physics(s *predictor.Sequence) time.Duration {
-	limit := int32(p.forecast.Curve[len(p.forecast.Curve)-1].Tokens)
-	return s.Age + time.Duration(p.forecast.At(p.lengths.Quantile(s.Lengths, 0, limit, 0.5)))
+	_, at := p.forecast.Median(s, p.lengths)
+	return s.Age + nanoseconds(at)
 }

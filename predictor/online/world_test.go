@@ -160,6 +160,17 @@ func learn(t testing.TB, rows []row, alpha float64, told func(*row) float64) *ar
 	for range 500 {
 		l.Observe(0, 20, false)
 	}
-	return &artifact.Artifact{Model: m, Header: artifact.Header{Features: feature.Table()}, Lengths: l.State(), Calibration: artifact.Calibration{
-		MinSupport: 5, Deciles: deciles, Supported: conformal.GroupsState{All: arm(scores)}, Physics: arm(physics)}}
+	day := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	p, _ := open(t)
+	a := &artifact.Artifact{Model: m, Lengths: l.State(), Header: artifact.Header{Created: day, Code: "v1", Backend: "mock", Profile: p, From: day, To: day,
+		Features: feature.Table()}}
+	a.Calibration = artifact.Calibration{MinSupport: 5, Deciles: deciles, Supported: conformal.GroupsState{All: arm(scores)}, Physics: arm(physics)}
+	b, err := a.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, err = artifact.Decode(b); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
