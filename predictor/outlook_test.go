@@ -95,6 +95,41 @@ func TestHarm(t *testing.T) {
 	}
 }
 
+// Each residual and each margin is of what it says: of the new request, of an idle engine, of the others.
+func TestResidualsAndMarginsApart(t *testing.T) {
+	e, s := one(t, 1150*time.Millisecond, true)
+	s.E2E = 900 * time.Millisecond
+	var f predictor.Forecast
+	simulate(t, &f, e, s, fixed{})
+	plain, late := normal{0, 0.1}, normal{0.2, 0.1}
+	margin := predictor.Margin{Upper: 0.3, UpperIdle: 0.3, UpperOthers: -0.5, Level: 0.9}
+	base := f.Outlook(e, s, fixed{}, predictor.Residuals{New: plain}, margin)
+	for _, x := range []struct {
+		name                              string
+		r                                 predictor.Residuals
+		m                                 predictor.Margin
+		meet, meetIdle, harm              bool // differ
+		bound, boundIdle, breaks, predict bool
+	}{
+		{name: "as the new request", r: predictor.Residuals{New: plain, Idle: plain, Others: plain}, m: margin},
+		{name: "new", r: predictor.Residuals{New: late, Idle: plain, Others: plain}, m: margin, meet: true, predict: true},
+		{name: "idle", r: predictor.Residuals{New: plain, Idle: late}, m: margin, meetIdle: true},
+		{name: "others", r: predictor.Residuals{New: plain, Others: late}, m: margin, harm: true},
+		{name: "upper", r: predictor.Residuals{New: plain}, m: predictor.Margin{Upper: 0.4, UpperIdle: 0.3, UpperOthers: -0.5, Level: 0.9}, bound: true},
+		{name: "upper idle", r: predictor.Residuals{New: plain}, m: predictor.Margin{Upper: 0.3, UpperIdle: 0.4, UpperOthers: -0.5, Level: 0.9}, boundIdle: true},
+		{name: "upper others", r: predictor.Residuals{New: plain}, m: predictor.Margin{Upper: 0.3, UpperIdle: 0.3, UpperOthers: 0, Level: 0.9}, breaks: true},
+	} {
+		o := f.Outlook(e, s, fixed{}, x.r, x.m)
+		for what, c := range map[string][2]bool{"meet": {o.Meet != base.Meet, x.meet}, "meet idle": {o.MeetIdle != base.MeetIdle, x.meetIdle},
+			"harm": {o.Harm != base.Harm, x.harm}, "bound": {o.Bound != base.Bound, x.bound}, "bound idle": {o.BoundIdle != base.BoundIdle, x.boundIdle},
+			"breaks": {o.Breaks != base.Breaks, x.breaks}, "predicted": {o.Predicted != base.Predicted, x.predict}} {
+			if c[0] != c[1] {
+				t.Errorf("%s: %s differs: %v", x.name, what, c[0])
+			}
+		}
+	}
+}
+
 // A short answer harms less than its cap would.
 func TestHarmIsOfTheLengthToBeExpected(t *testing.T) {
 	e, s := one(t, 1340*time.Millisecond, false)

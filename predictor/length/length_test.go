@@ -310,3 +310,46 @@ func BenchmarkObserve(b *testing.B) {
 		table.Observe(0, 1+i&255, false)
 	}
 }
+
+// What a table borrows stands beside what it has seen, with a weight that its own answers outgrow, and only where it has seen little.
+func TestBorrow(t *testing.T) {
+	theirs := New(2, 0)
+	for range 1000 {
+		theirs.Observe(0, 100, false)
+		theirs.Observe(1, 10, false)
+	}
+	own := New(3, 0)
+	for range 60 {
+		own.Observe(0, 5, false)
+	}
+	own.Observe(1, 500, false)
+	before := own.State()
+	if added, err := own.Borrow(theirs.State(), 50, 200); err != nil || !added {
+		t.Fatal(added, err)
+	}
+	after := own.State()
+	if after.Classes[0] != before.Classes[0] || after.Classes[2] != before.Classes[2] {
+		t.Error("a class that has seen enough, or that the other does not have, has changed")
+	}
+	if w := own.Weight(1); w != 201 || own.Weight(0) != 60 || own.Weight(9) != 0 {
+		t.Errorf("answers weigh %v, %v and %v", w, own.Weight(0), own.Weight(9))
+	}
+	if q := own.Quantile(1, 0, 1000, 0.5); q < 8 || q > 12 {
+		t.Errorf("the median is %v", q)
+	}
+	if added, err := own.Borrow(theirs.State(), 50, 200); err != nil || added {
+		t.Errorf("borrowed twice: %v, %v", added, err)
+	}
+	// One class is of all.
+	all := New(1, 0)
+	all.Observe(0, 7, false)
+	fresh := New(3, 0)
+	if _, err := fresh.Borrow(all.State(), 50, 200); err != nil || fresh.Weight(2) != 1 {
+		t.Errorf("%v: the last class weighs %v", err, fresh.Weight(2))
+	}
+	bad := theirs.State()
+	bad.Classes[1].Ended[3] = -1
+	if _, err := fresh.Borrow(bad, 50, 200); !errors.Is(err, ErrTable) {
+		t.Errorf("%v", err)
+	}
+}

@@ -165,13 +165,21 @@ func (t *Table) Observe(of, tokens int32, cut bool) {
 func (t *Table) Weight(of int32) float64 { return t.of(of).Risk[0] }
 
 // Borrow adds what a state knows of the classes whose own answers weigh less than few, weighing at most as much as most answers, and
-// reports whether it added anything. Classes that either does not have stay as they are. ErrTable; nothing has changed then.
+// reports whether it added anything. A state of one class knows of the answers of all; else classes that either does not have stay as they
+// are. ErrTable; nothing has changed then.
 func (t *Table) Borrow(s State, few, most float64) (added bool, err error) {
 	if _, err := Restore(s); err != nil {
 		return false, err
 	}
-	for i := range min(len(t.classes), len(s.Classes)) {
-		c, o := &t.classes[i], &s.Classes[i]
+	for i := range t.classes {
+		k := i
+		if len(s.Classes) == 1 {
+			k = 0
+		}
+		if k >= len(s.Classes) {
+			break
+		}
+		c, o := &t.classes[i], &s.Classes[k]
 		if c.Risk[0] >= few || !(o.Risk[0] > 0) {
 			continue
 		}

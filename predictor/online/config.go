@@ -28,8 +28,8 @@ type Config struct {
 	Level float64
 	// Start is the margin that calibration begins with: the logarithm of bound by prediction, ≥ 0.
 	Start float64
-	// Warm is how many must have been scored before a bound is given, ≥ 0. From then on margins start at the split quantile of those rows;
-	// with 0 a bound is given at once, from Start.
+	// Warm is how many must have ended, or be late, before a bound is given, ≥ 0. As soon as 40 of them, or what the level needs, were such
+	// that a rule would let in, margins are anchored at their split quantile; before, they follow them from Start.
 	Warm int
 	// Groups gives each class and load a margin of its own where it has rows enough; else all have the same.
 	Groups bool

@@ -18,6 +18,7 @@ type Foresight struct {
 	place
 	curve    []predictor.Knot
 	age      time.Duration // when it was said
+	budget   time.Duration // E2E, from its arrival; 0: none
 	typical  float64       // simulated latency at the median length, ns, ≥ 1
 	class    int32
 	features [feature.Count]float32
@@ -79,6 +80,7 @@ type tracked struct {
 	ticket      conformal.Ticket
 	since       time.Duration // when it was admitted
 	explored    bool          // the rule would have refused it
+	hopeless    bool          // so would any: it was expected to be late
 	in          bool          // its score belongs to the margins
 	overdue     bool          // its bound has passed, its end is not known
 	lower       bool          // latency is a lower bound, and stays one

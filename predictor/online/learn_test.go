@@ -108,6 +108,38 @@ func TestExplorationDoesNotDistort(t *testing.T) {
 	}
 }
 
+// Requests that were expected to be late, which an arm without admission lets in all the same, do not widen the bounds of others; what they
+// took is learned.
+func TestHopelessRequestsDoNotDistort(t *testing.T) {
+	w := newWorld(t, 17)
+	p := newPredictor(t, online.DefaultConfig(0.9))
+	w.serveAll(p, 500)
+	late := 0
+	var fine []row
+	for range 2000 {
+		w.draw()
+		if w.rng.IntN(2) == 0 {
+			w.s.E2E = 100 * time.Millisecond
+			w.factor = func(*world) float64 { return 5 }
+			if r := w.serve(p, 1); r.f.Predicted > w.s.E2E {
+				late++
+			}
+			w.factor = func(*world) float64 { return 1 }
+			continue
+		}
+		fine = append(fine, w.serve(p, 1))
+	}
+	if late < 900 {
+		t.Fatalf("%d were expected to be late", late)
+	}
+	if got, _ := covered(fine, nil); math.Abs(got-0.9) > 0.025 {
+		t.Errorf("bounds of those in time hold in %.3f", got)
+	}
+	if w.draw(); w.serve(p, 1).f.Predicted < 300*time.Millisecond {
+		t.Errorf("half of all take five times as long, %v is predicted", w.f.Predicted)
+	}
+}
+
 // Where the first requests were so slow that the bound lets nobody in, and nobody comes by chance, it falls until somebody does.
 func TestBoundsThatLetNobodyInFall(t *testing.T) {
 	w := newWorld(t, 16)

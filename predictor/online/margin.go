@@ -62,7 +62,7 @@ type margin struct {
 	groups *conformal.Groups
 	all    *arm
 	need   int // rows before a bound is claimed
-	seen   int
+	seen   int // rows that were to be bounded, those that it was not given among them
 	// How often a group, and anyone, was asked about since the last row.
 	asked    map[conformal.Group]int
 	askedAll int
@@ -113,9 +113,6 @@ func (m *margin) follow(before *margin) {
 func (m *margin) observe(g conformal.Group, r conformal.Row) {
 	delete(m.asked, g)
 	m.askedAll = 0
-	if r.Stage == conformal.Done || r.Stage == conformal.Overdue {
-		m.seen++
-	}
 	_ = m.groups.Observe(g, r)
 }
 

@@ -3,6 +3,7 @@ package online
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cadence-slo/cadence/predictor/artifact"
@@ -30,6 +31,7 @@ type model struct {
 	// What the artifact was calibrated to, and our rows on top, until there are enough of them; nil: nothing was lent.
 	lent        *conformal.Groups
 	lentOutside conformal.Arm
+	byLoad      bool // lent's groups are of load alone
 }
 
 // newModel returns an artifact's, without a margin of its own, or ErrModel.
@@ -46,10 +48,19 @@ func newModel(c *Config, a *artifact.Artifact) (*model, error) {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
 	}
 	m.lent.Need(c.speak())
+	m.byLoad = !slices.ContainsFunc(a.Calibration.Supported.Groups, func(g conformal.GroupState) bool { return g.Group.Class != 0 })
 	if m.lentOutside, err = conformal.Import(a.Calibration.Physics); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
 	}
 	return m, nil
+}
+
+// group is a place's in what was lent. Whoever trains may not know how an ingress numbers its classes.
+func (m *model) group(g conformal.Group) conformal.Group {
+	if m.byLoad {
+		g.Class = 0
+	}
+	return g
 }
 
 // calibrate makes the margins of rows, oldest first, that the model supports, and of those that it does not. first is as in newMargin.
@@ -61,7 +72,7 @@ func (m *model) calibrate(c *Config, first int, own []conformal.GroupedRow, outs
 	} else if m.lent != nil {
 		need = max(known, 2*conformal.MinRows(1-c.Level))
 		for _, r := range own {
-			_ = m.lent.Observe(r.Group, r.Row)
+			_ = m.lent.Observe(m.group(r.Group), r.Row)
 		}
 		for _, r := range outside {
 			_ = m.lentOutside.Observe(r)
@@ -86,9 +97,12 @@ func (m *model) observe(at *place, r conformal.Row, physics float64) {
 		}
 		return
 	}
+	if r.Stage == conformal.Done || r.Stage == conformal.Overdue {
+		m.margin.seen++
+	}
 	m.margin.observe(at.group, r)
 	if m.lent != nil {
-		if _ = m.lent.Observe(at.group, r); m.margin.ready() {
+		if _ = m.lent.Observe(m.group(at.group), r); m.margin.ready() {
 			m.lent = nil
 		}
 	}
@@ -109,7 +123,7 @@ func (m *model) ask(at *place) {
 func (m *model) quantile(at *place) (q float64, ok bool) {
 	switch {
 	case at.supported && m.lent != nil:
-		q, _, ok = m.lent.Quantile(at.group)
+		q, _, ok = m.lent.Quantile(m.group(at.group))
 		return q, ok
 	case at.supported:
 		return m.margin.quantile(at.group)

@@ -65,7 +65,7 @@ func New(cfg Config) (*Predictor, error) {
 		queue: conformal.NewQueue(conformal.Ratio), open: map[uint64]*tracked{}, past: past{ring: make([]*tracked, cfg.rows())},
 		due: firstDeciles, skipped: map[conformal.Group]int{}}
 	var err error
-	if p.physics, err = newMargin(&cfg, cfg.Start, cfg.Warm, cfg.Warm, nil); err != nil {
+	if p.physics, err = newMargin(&cfg, cfg.Start, cfg.Warm, enough(cfg.Level), nil); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if p.idle, err = newIdle(&cfg, cfg.Start, nil); err != nil {
@@ -106,7 +106,7 @@ func (p *Predictor) Foresee(e *predictor.Engine, s *predictor.Sequence, f *Fores
 		return err
 	}
 	f.curve = append(f.curve[:0], p.forecast.Curve...)
-	f.age, f.class = s.Age, s.Lengths
+	f.age, f.budget, f.class = s.Age, s.E2E, s.Lengths
 	_, f.typical = p.forecast.Median(s, p.lengths)
 	f.typical = max(1, f.typical)
 	feature.Append(f.features[:0], e, s, p.lengths, &p.forecast)
@@ -201,6 +201,7 @@ func (p *Predictor) Admit(id uint64, f *Foresight, weight float64, now time.Dura
 	}
 	curve := append(t.curve[:0], f.curve...)
 	*t = tracked{Foresight: *f, id: id, since: p.now, explored: weight > 1, residual: math.NaN()}
+	t.hopeless = t.budget > 0 && t.Predicted > t.budget
 	t.curve = curve
 	if t.version != p.version { // what it was foreseen with has changed
 		t.typical = t.median(p.lengths)
@@ -316,6 +317,7 @@ func (p *Predictor) learn(t *tracked, r *conformal.Resolution) {
 	}
 	stage := r.Row.Stage
 	if stage == conformal.Done || stage == conformal.Overdue {
+		p.physics.seen++
 		t.in = p.takes(t)
 	}
 	if stage != conformal.Dropped {
@@ -341,8 +343,12 @@ func (p *Predictor) give(t *tracked, stage conformal.Stage) {
 	}
 }
 
-// takes says whether a row belongs to the margins: those of requests that the rule admits, as long as such come.
+// takes says whether a row belongs to the margins: those of requests that a rule would admit, and of those that chance let in where nothing
+// else comes. Of one that was expected to be late the residual is learned, so that it is expected to be in time once the engine is faster.
 func (p *Predictor) takes(t *tracked) bool {
+	if t.hopeless {
+		return false
+	}
 	if !t.explored {
 		delete(p.skipped, t.group)
 		return true
