@@ -26,9 +26,10 @@ type Config struct {
 	Retry      Retry
 }
 
-// DefaultConfig returns the defaults. The cold margin is what the residual of a model came to at 99 % where it was measured first.
+// DefaultConfig returns the defaults. With the cold margin hardly anything is refused below the knee while nothing is known yet, and a
+// start in overload is not much worse than with a wider one.
 func DefaultConfig() Config {
-	return Config{MinMeet: 0.01, Hysteresis: 1, ColdMargin: 2, Price: DefaultPrice(), Explore: DefaultExplore(), Retry: DefaultRetry()}
+	return Config{MinMeet: 0.01, Hysteresis: 1, ColdMargin: 1.5, Price: DefaultPrice(), Explore: DefaultExplore(), Retry: DefaultRetry()}
 }
 
 // Validate returns ErrConfig, naming the key and the allowed values.
