@@ -226,7 +226,6 @@ func TestProfileThatIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
 	c := worker.DefaultConfig()
 	c.Profile = "nobody"
 	if _, err := worker.New(c, nil, b, discard, registry()); !errors.Is(err, worker.ErrConfig) {
@@ -234,6 +233,9 @@ func TestProfileThatIsNotThere(t *testing.T) {
 	}
 	c.Profile = ""
 	if err := c.Validate(); !errors.Is(err, worker.ErrConfig) {
+		t.Error(err)
+	}
+	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -28,8 +28,10 @@ func TestProfileIsTheCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer b.Close()
 		p := b.Profile()
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +49,10 @@ func TestFreeEngineHasNoProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close()
 	if p := b.Profile(); p != nil {
 		t.Errorf("%+v", p)
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
 	}
 }
