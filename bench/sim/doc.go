@@ -1,6 +1,6 @@
 // Package sim runs the pipeline in virtual time: the scheduler's core and each worker's planner, the very code that the services
 // run, with KV pages and prefix cache inside it, and what lies between them as constant latencies. An engine's step takes
-// what its profile says. What decides is not written here a second time, but for the ingress's bounds: an [Admit] hook decides at arrival, the core orders,
+// what its profile says. What decides is not written here a second time, but for the ingress's bounds and a worker's book of what it has room for: an [Admit] hook decides at arrival, the core orders,
 // places and binds, the planner batches, caches and preempts.
 //
 // A run has one owner and no goroutine, clock or randomness of its own: [Run] walks a heap of events in order of time, and
@@ -13,6 +13,9 @@
 //	   ▼          ▼       ▼                       └────────────────────────────(Token)───────────────────────────┤
 //	time-outs ─► cancel                                                                                          ▼
 //	                                                                                                      record, event log
+//
+// With Config.Deadlines requests carry the objectives of their class, and what cannot be in time any more is demoted, ended or left alone as
+// Config.OnDeadline says, by the scheduler's core and the planners. What ends so is shed if its client had nothing of it, and an error otherwise.
 //
 // What differs from the services: the ingress bounds requests only as the Config says, which by default it does not, and never
 // bytes (its gate is part of a shell, so that gate.go is its rule and its Retry-After a second time); what MaxQueueWait sheds

@@ -27,7 +27,8 @@
 // The queue: what can still meet its objectives goes before what cannot (package deadline), guaranteed before best effort, what
 // ran before what never did, and then by the Order. A request that is found to be late when it is next, or, if it is to be cancelled
 // then, by a look at the whole queue once in a while, is demoted for good, ended with [schema.FailedDeadline], or stays, by its
-// OnDeadline. How fast workers are is for the owner to say ([Core.SetSpeed]).
+// OnDeadline. How fast workers are is for the owner to say ([Core.SetSpeed]). What is late at its worker keeps its slot there: given to
+// what waits, which under overload is just not late yet, it serves fewer in time, for what was computed is thrown away.
 //
 // Who may end a request: while a worker may have it (sending and running, or due again after silence), only that
 // worker's event ends it; otherwise only the Core does. A worker that was declared lost has its requests until its worker_down event comes back

@@ -5,33 +5,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cadence-slo/cadence/predictor/deadline"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
 
 // One step of 24 sequences that decode, with a sequence ending and another starting every so often: paged and contiguous,
-// with a prefix cache in which 70 % of the prompts find most of themselves, and with one that must evict all the time.
+// with a prefix cache in which 70 % of the prompts find most of themselves, with one that must evict all the time, and with deadlines that
+// three quarters keep.
 //
 //	go test -bench PlanCommit24 -benchmem ./worker/batch
 func BenchmarkPlanCommit24(b *testing.B) {
 	for _, c := range []struct {
-		name string
-		set  func(*batch.Config)
+		name   string
+		set    func(*batch.Config)
+		budget time.Duration // 0: none
 	}{
-		{"paged", func(*batch.Config) {}},
-		{"contiguous", func(c *batch.Config) { c.Contiguous = true }},
-		{"cached", func(c *batch.Config) { c.PrefixCache, c.CacheOutput = true, true }},
-		{"cached_full", func(c *batch.Config) { c.PrefixCache, c.CacheOutput, c.KVPages = true, true, 1024 }},
-		{"preempting", func(c *batch.Config) { c.PrefixCache, c.KVPages, c.Overcommit = true, 400, 4 }},
+		{"paged", func(*batch.Config) {}, 0},
+		{"contiguous", func(c *batch.Config) { c.Contiguous = true }, 0},
+		{"cached", func(c *batch.Config) { c.PrefixCache, c.CacheOutput = true, true }, 0},
+		{"cached_full", func(c *batch.Config) { c.PrefixCache, c.CacheOutput, c.KVPages = true, true, 1024 }, 0},
+		{"preempting", func(c *batch.Config) { c.PrefixCache, c.KVPages, c.Overcommit = true, 400, 4 }, 0},
+		{"deadlines", func(c *batch.Config) { c.PrefixCache = true }, 150 * time.Millisecond},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			cfg := batch.Config{PageTokens: 16, KVPages: 4096, Sequences: 64, MaxBatch: 24, BatchTokens: 512, ChunkTokens: 256, ContextTokens: 2048}
 			c.set(&cfg)
-			benchmarkSteps(b, cfg)
+			benchmarkSteps(b, cfg, c.budget)
 		})
 	}
 }
 
-func benchmarkSteps(b *testing.B, cfg batch.Config) {
+func benchmarkSteps(b *testing.B, cfg batch.Config, budget time.Duration) {
 	p, err := batch.New(cfg)
 	if err != nil {
 		b.Fatal(err)
@@ -60,7 +64,9 @@ func benchmarkSteps(b *testing.B, cfg batch.Config) {
 		for known < cfg.MaxBatch {
 			id++
 			known++
-			if err := p.Add(batch.Sequence{ID: id, Prompt: prompts[r.IntN(len(prompts))], MaxNew: 100 + r.IntN(60)}, now); err != nil {
+			s := batch.Sequence{ID: id, Prompt: prompts[r.IntN(len(prompts))], MaxNew: 100 + r.IntN(60)}
+			s.Promise(batch.Promise{Left: deadline.Left{E2E: budget}}, now)
+			if err := p.Add(s, now); err != nil {
 				b.Fatal(err)
 			}
 		}
