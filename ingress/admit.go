@@ -158,7 +158,7 @@ func (d *desk) judge(r *call, prompt []int32, now time.Duration) verdict {
 		v.Note = s.note
 	}
 	if v.by = v.Reason.String(); r.canary {
-		v.Admit, v.RetryAfter, v.by = true, 0, byProbe
+		v.Admit, v.Propensity, v.RetryAfter, v.by = true, 1, 0, byProbe
 	}
 	if v.Admit {
 		mine := &admitted{id: r.id, s: a.Sequence, at: now - age, room: s.room, outlook: v.outlook}

@@ -258,6 +258,37 @@ func TestNothingIsPredictedWithoutFreshState(t *testing.T) {
 	}
 }
 
+// What the worker's digest has of a prompt need not be computed, but for the last token, and only where the engine keeps prefixes.
+func TestCachedPartIsExpected(t *testing.T) {
+	s := newSite(t)
+	has := 64
+	s.digest = func(d *schema.PrefixDigest, tenant string, prompt []int32) int {
+		if d == nil || tenant != "t" || len(prompt) != 100 {
+			return 0
+		}
+		return has
+	}
+	s.runs("w", 0)
+	s.waits(0, 0)
+	if v := s.looks(0); v.cached != 0 {
+		t.Errorf("%d without a digest", v.cached)
+	}
+	e := &schema.EngineState{Worker: "w", Pool: "p", Model: "m", FreePages: 9, Prefixes: &schema.PrefixDigest{}}
+	if err := s.running(e, ms); err != nil {
+		t.Fatal(err)
+	}
+	s.runs("w", 2*ms) // as before
+	for n, want := range map[int]int{64: 64, 100: 99, 500: 99, -1: 0} {
+		if has = n; s.looks(2*ms).cached != want {
+			t.Errorf("%d of %d", s.looks(2*ms).cached, n)
+		}
+	}
+	s.workers["w"].base.Plan.PrefixCache = false
+	if v := s.looks(2 * ms); v.cached != 0 {
+		t.Errorf("%d without a cache", v.cached)
+	}
+}
+
 // A scheduler that was deposed is not listened to while its successor is heard.
 func TestLatestEpochCounts(t *testing.T) {
 	s := newSite(t)
