@@ -4,14 +4,13 @@ import (
 	"bufio"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cadence-slo/cadence/schema"
+	"github.com/cadence-slo/cadence/schema/schematest"
 	"github.com/cadence-slo/cadence/worker/batch"
 )
 
@@ -30,26 +29,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the scenarios do into test
 //
 // `go test ./worker/batch -run Scenarios -rewrite` writes the output lines (indented) anew: read the diff.
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no scenarios: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := replay(t, string(want))
-			if *rewrite {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(want) {
-				t.Errorf("%s differs; got:\n%s", file, got)
-			}
-		})
-	}
+	schematest.Scenarios(t, "testdata/*.txt", *rewrite, replay)
 }
 
 // replay runs a scenario's commands and returns it with its output lines.
