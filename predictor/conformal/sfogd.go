@@ -76,8 +76,8 @@ func (a *SFOGD) Observe(r Row) error {
 	return nil
 }
 
-// Anchor moves the quantile to the split conformal one of the recent rows, of which an open one counts as worse than any, and reports whether
-// they have one at this level. The size of steps is carried over.
+// Anchor moves the quantile to the split conformal one of the recent rows, of which an open one counts as worse than any, and reports
+// whether they have one at this level. The size of steps is carried over.
 func (a *SFOGD) Anchor() bool {
 	q, ok := a.rows.split(a.alpha)
 	if ok {

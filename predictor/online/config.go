@@ -41,7 +41,8 @@ type Config struct {
 
 // DefaultConfig returns the constants for bounds at a level.
 func DefaultConfig(level float64) Config {
-	return Config{Classes: 1, HalfLife: 2000, Window: 512, Level: level, Start: 1, Warm: enough(level), Groups: true, Open: 1 << 14, Forget: time.Hour}
+	return Config{Classes: 1, HalfLife: 2000, Window: 512, Level: level, Start: 1, Warm: enough(level), Groups: true,
+		Open: 1 << 14, Forget: time.Hour}
 }
 
 // enough is how many rows a margin begins with: as many as the level needs, and more, lest a few slow ones at the start make a bound that

@@ -13,9 +13,9 @@ type frozen struct {
 }
 
 // Frozen returns a predictor that has learned what p has and learns nothing more, as one that was calibrated once and then shipped.
-// Its margin is one for all: the split conformal quantile at the level, in (0, 1), of the rows that p remembers, the latest, at most
-// Config.Window or what p's own level needs, those that were expected to be late among them. All are scored by the lengths and the model that p has now. What p has open is none of its
-// business, and among the scores counts as worse than any bound once its bound has passed.
+// Its margin is one for all: the split conformal quantile at the level, in (0, 1), of the rows that p remembers, those that were expected
+// to be late among them: the latest, at most Config.Window or what p's own level needs. All are scored by the lengths and the model that
+// p has now. What p has open is none of its business, and among the scores counts as worse than any bound once its bound has passed.
 //
 // It reads p's lengths and residuals, so that p must learn nothing more either; several may then be made of it, with an owner each.
 // It returns ErrConfig for the level, conformal.ErrLevel if the scores are too few for it.

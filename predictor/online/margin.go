@@ -11,9 +11,10 @@ import (
 // follows them from what it began with: to wait for them would be to let in even more.
 type arm struct {
 	conformal.Arm
-	next  int  // rows at which it is anchored
-	need  int  // rows before it is ready
-	ready bool // its quantile is one of rows, not what it began with
+	next     int  // rows at which it is anchored
+	need     int  // rows before it is ready
+	ready    bool // it has seen enough
+	anchored bool // it has been at the split quantile of its rows
 }
 
 // newArm starts at a quantile, or where rows of the past say. need is how many rows it begins with.
@@ -50,7 +51,7 @@ func (a *arm) anchor() {
 		return
 	}
 	if s, ok := a.Arm.(*conformal.SFOGD); ok && s.Anchor() {
-		a.next = 2 * n
+		a.next, a.anchored = 2*n, true
 	}
 }
 
@@ -61,8 +62,9 @@ const patience = 100
 type margin struct {
 	groups *conformal.Groups
 	all    *arm
-	need   int // rows before a bound is claimed
-	seen   int // rows that were to be bounded, those that it was not given among them
+	need   int  // rows before a bound is claimed
+	seen   int  // rows that were to be bounded, those that it was not given among them
+	strict bool // nothing is claimed unless it has been anchored: where it began means nothing
 	// How often a group, and anyone, was asked about since the last row.
 	asked    map[conformal.Group]int
 	askedAll int
@@ -100,12 +102,12 @@ func groupArm(c *Config) func(conformal.Group, float64, bool) (conformal.Arm, er
 }
 
 // ready reports whether a bound is claimed.
-func (m *margin) ready() bool { return m.seen >= m.need }
+func (m *margin) ready() bool { return m.seen >= m.need && (m.all.anchored || !m.strict) }
 
 // follow goes on claiming bounds if the one before did, which may be nil.
 func (m *margin) follow(before *margin) {
 	if before != nil {
-		m.seen, m.need = max(m.seen, before.seen), before.need
+		m.seen, m.need, m.all.anchored = max(m.seen, before.seen), before.need, m.all.anchored || before.all.anchored
 	}
 }
 
@@ -125,8 +127,8 @@ func (m *margin) quantile(g conformal.Group) (q float64, ok bool) {
 	return q, ok
 }
 
-// ask tells that a request of a group was bounded. A group of which nothing comes for long has the margin of all, and if nothing comes at all
-// that falls: bounds that nothing keeps to are not broken, and nobody would learn that they are too high.
+// ask tells that a request of a group was bounded. A group of which nothing comes for long has the margin of all, and if nothing comes
+// at all that falls: bounds that let nobody in are not broken, and nobody would learn that they are too high.
 func (m *margin) ask(g conformal.Group) {
 	if m.asked[g]++; m.asked[g] > patience {
 		delete(m.asked, g)

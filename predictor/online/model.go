@@ -82,12 +82,15 @@ func (m *model) calibrate(c *Config, first int, own []conformal.GroupedRow, outs
 	if m.margin, err = newMargin(c, start, need, first, own); err != nil {
 		return err
 	}
-	m.margin.follow(before)
+	m.margin.strict = true
+	if m.margin.follow(before); m.margin.ready() {
+		m.lent = nil
+	}
 	m.outside, err = newArm(1-c.Level, c.Start, c.groupRows(), enough(c.Level), outside)
 	return err
 }
 
-// observe gives the margins a row of a place; score is by the model, physics by the physics.
+// observe gives the margins a row of a place, whose score is by the model; physics is the one by the physics.
 func (m *model) observe(at *place, r conformal.Row, physics float64) {
 	if !at.supported {
 		r.Score = physics
@@ -118,7 +121,7 @@ func (m *model) ask(at *place) {
 	}
 }
 
-// quantile is what bounds a row of a place, relative to the model's or, unless it is supported, to the physics' latency. ok is false if none
+// quantile is what bounds a row of a place, relative to the model's latency or, unless it is supported, to the physics'. ok is false if none
 // is claimed.
 func (m *model) quantile(at *place) (q float64, ok bool) {
 	switch {
@@ -148,8 +151,8 @@ func (m *model) ready() bool {
 // to say first; see artifact.Header.Compatible. The artifact is kept and not changed.
 //
 // All that was calibrated is calibrated anew on the model: the latest rows are scored by what it says of them, those that are
-// open too. Where rows are few the calibration begins with the artifact's, if that is at this level; else nothing is claimed until
-// there are enough of them. The artifact's answers are added to classes of lengths of which few were seen. ErrModel; nothing has changed
+// open too. Where rows are few the calibration begins with the artifact's, if that is at this level; else bounds are those of the physics
+// until there are enough of them. The artifact's answers are added to classes of lengths of which few were seen. ErrModel; nothing has changed
 // then.
 func (p *Predictor) Swap(a *artifact.Artifact, now time.Duration) error {
 	if p.frozen != nil {

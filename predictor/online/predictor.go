@@ -61,9 +61,9 @@ func New(cfg Config) (*Predictor, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	p := &Predictor{cfg: cfg, lengths: length.New(cfg.Classes, cfg.HalfLife), residual: NewResidual(cfg.Window), idleResidual: NewResidual(idleRows),
-		queue: conformal.NewQueue(conformal.Ratio), open: map[uint64]*tracked{}, past: past{ring: make([]*tracked, cfg.rows())},
-		due: firstDeciles, skipped: map[conformal.Group]int{}}
+	p := &Predictor{cfg: cfg, lengths: length.New(cfg.Classes, cfg.HalfLife), queue: conformal.NewQueue(conformal.Ratio),
+		residual: NewResidual(cfg.Window), idleResidual: NewResidual(idleRows), open: map[uint64]*tracked{},
+		past: past{ring: make([]*tracked, cfg.rows())}, due: firstDeciles, skipped: map[conformal.Group]int{}}
 	var err error
 	if p.physics, err = newMargin(&cfg, cfg.Start, cfg.Warm, enough(cfg.Level), nil); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -160,17 +160,14 @@ func (p *Predictor) margin(f *Foresight) predictor.Margin {
 	if ok {
 		m.UpperOthers = others
 	}
-	switch {
-	case p.model != nil:
+	if p.model != nil {
 		if q, ok := p.model.quantile(&f.place); ok {
 			m.Upper = f.location + q
-		} else if !f.supported {
-			m.Upper = m.UpperOthers
+			return m
 		}
-	default:
-		if q, ok := p.physics.quantile(f.group); ok {
-			m.Upper = q
-		}
+	}
+	if q, ok := p.physics.quantile(f.group); ok {
+		m.Upper = q
 	}
 	return m
 }

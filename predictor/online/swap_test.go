@@ -118,15 +118,24 @@ func TestWrongModelCannotBreakBounds(t *testing.T) {
 		"beyond measure":  func(r *row) float64 { return 40 },
 		"faster by 1,000": func(r *row) float64 { return -4.5 },
 	} {
-		w := byPrompt(t, 3)
-		p := newPredictor(t, online.DefaultConfig(0.9))
-		a := learn(t, w.serveAll(p, 2000), 0.1, told)
-		if err := p.Swap(a, w.now); err != nil {
-			t.Fatal(err)
-		}
-		rows := w.serveAll(p, 600)
-		if got, _ := covered(rows, nil); math.IsInf(rows[0].bound, 1) || math.Abs(got-0.9) > 0.05 {
-			t.Errorf("%s: the first bound is at exp(%.2f), they hold in %.3f", name, rows[0].bound, got)
+		for _, x := range []struct {
+			own   int     // rows that it has seen
+			alpha float64 // of the artifact
+		}{{800, 0.1}, {100, 0.1}, {800, 0.2}, {60, 0.2}} {
+			w := byPrompt(t, 3)
+			a := learn(t, w.serveAll(newPredictor(t, online.DefaultConfig(0.9)), 1000), x.alpha, told)
+			p := newPredictor(t, online.DefaultConfig(0.9))
+			w.serveAll(p, x.own)
+			if err := p.Swap(a, w.now); err != nil {
+				t.Fatal(err)
+			}
+			rows := w.serveAll(p, 600)
+			if rows[0].bound < 0 || math.IsInf(rows[0].bound, 1) {
+				t.Errorf("%s, %+v: the first bound is at exp(%.2f)", name, x, rows[0].bound)
+			}
+			if got, _ := covered(rows, nil); math.Abs(got-0.9) > 0.05 {
+				t.Errorf("%s, %+v: they hold in %.3f", name, x, got)
+			}
 		}
 	}
 }

@@ -71,8 +71,8 @@ func (w *watch) observe(miss bool, now time.Duration) (rows int) {
 	return 0
 }
 
-// Alarm says whether the coverage of claimed bounds has left its level, which way, and since when that is known; Calm and 0 if it has not, or
-// is back for some hundred rows. A predictor reacts to it itself: it forgets what was before the change.
+// Alarm says whether the coverage of claimed bounds has left its level, which way, and since when that is known; Calm and 0 if it has
+// not, or is back for some hundred rows. A predictor reacts to it itself: it forgets what was before the change.
 func (p *Predictor) Alarm() (since time.Duration, kind Kind) { return p.watch.since, p.watch.kind }
 
 // heed looks at what became of a bound that was claimed for a request of the rule.
