@@ -26,7 +26,7 @@ var rungs = []struct {
 
 const (
 	// grossError is a guard against gross changes and says nothing about how far the simulator is to be believed: peaks differ from the
-	// seed's by up to 33 %, for reasons that are not known (docs/experiments/ladders.md). bench fidelity measures that.
+	// seed's by up to 33 %: its table of step times is of an empty pool (docs/experiments/ladders.md).
 	grossError = 0.35
 	kneeFactor = 1.35
 )
