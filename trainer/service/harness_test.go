@@ -131,7 +131,7 @@ func (p *pool) projected(t testing.TB) ch.Conn {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- projector.Run(ctx) }()
-	wait, stop := context.WithTimeout(t.Context(), time.Minute)
+	wait, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	err = projector.CaughtUp(wait)
 	cancel()
