@@ -196,7 +196,8 @@ func (p *Predictor) Admit(id uint64, f *Foresight, weight float64, now time.Dura
 	} else {
 		t = new(tracked)
 	}
-	curve := append(t.curve[:0], f.curve...)
+	curve := t.curve[:0]
+	curve = append(curve, f.curve...)
 	*t = tracked{Foresight: *f, id: id, since: p.now, explored: weight > 1, residual: math.NaN()}
 	t.hopeless = t.budget > 0 && t.Predicted > t.budget
 	t.curve = curve
