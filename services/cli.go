@@ -31,6 +31,7 @@ type CLI struct {
 	Nats      NatsCmd      `cmd:"" help:"Run the embedded NATS server alone, for services in other processes."`
 
 	Query     QueryCmd     `cmd:"" help:"Ask ClickHouse: SQL or a named query."`
+	Explain   ExplainCmd   `cmd:"" help:"Tell what was decided on one request and why, and what became of it."`
 	Model     ModelCmd     `cmd:"" help:"Make, fetch or look at models."`
 	Train     TrainCmd     `cmd:"" help:"Make one model of latencies, and publish it if it is not worse."`
 	Predictor PredictorCmd `cmd:"" help:"List, show or roll back models of latencies."`
