@@ -132,7 +132,7 @@ func (d *desk) judge(r *call, prompt []int32, now time.Duration) verdict {
 	age := max(0, now-r.arrived.Sub(d.born))
 	a := admission.Arrival{ID: d.number, Now: now, Engine: s.engine, Load: s.load,
 		Sequence: predictor.Sequence{PromptTokens: int32(len(prompt)), PrefillTokens: int32(len(prompt) - s.cached), CapTokens: r.output,
-			Lengths: d.engines.class(r.tenant, r.kind), Age: age, E2E: r.deadline, TTFT: r.ttft},
+			Lengths: d.engines.class(r.tenant, r.kind, r.output), Age: age, E2E: r.deadline, TTFT: r.ttft},
 		Request: admission.Request{Class: r.asked, Key: r.demand(prompt), PromptTokens: int32(len(prompt)), CachedTokens: int32(s.cached),
 			CapTokens: r.output, E2E: r.deadline, TTFT: r.ttft}}
 	if f, ok := c.arm.(*inFlight); ok {
@@ -217,7 +217,13 @@ func (d *desk) end(id schema.RequestID, e online.Ending, now time.Duration) {
 	}
 }
 
-// beat, running and waiting take what workers and schedulers say. The error is of settings that cannot be read.
+// peer, beat, running and waiting take what ingresses, workers and schedulers say. The error is of settings that cannot be read.
+func (d *desk) peer(s *schema.IngressState, now time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.engines.peer(s, now)
+}
+
 func (d *desk) beat(s *schema.WorkerState, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

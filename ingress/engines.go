@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cadence-slo/cadence/ingress/admission"
 	"github.com/cadence-slo/cadence/predictor"
 	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/schema"
@@ -18,8 +19,8 @@ const (
 	beatless = 500 * time.Millisecond
 	// maxQueued bounds the waiting requests that one decision simulates: behind so many, a request is late whatever else is true.
 	maxQueued = 256
-	// maxClasses is how many kinds of answers have a distribution of lengths of their own; further ones share the last.
-	maxClasses = 32
+	// maxClasses is how many kinds of answers have a distribution of lengths of their own; further ones share.
+	maxClasses = 256
 	// keepEnded is how long it is remembered that a request has ended, so that an older state does not bring it back.
 	keepEnded = 3 * time.Second
 	// forget is the silence after which a worker is.
@@ -39,7 +40,8 @@ type engines struct {
 	workers map[schema.WorkerID]*engineOf
 	order   []*engineOf // by worker
 	pools   map[string]*queueOf
-	classes map[[2]string]int32 // by tenant and kind
+	peers   map[schema.IngressID]time.Duration // ingresses, this one too, and until when their last heartbeats hold
+	classes *admission.Classes                 // by tenant, kind and cap
 	mine    map[schema.RequestID]*admitted
 	over    []*admitted // that have ended and are still in mine, in the order of their ends
 	open    int         // in mine, that have not ended
@@ -48,7 +50,6 @@ type engines struct {
 
 	engine predictor.Engine // of see
 	fresh  []*engineOf
-	queue  []predictor.Sequence
 }
 
 // engineOf is a worker's engine by its latest state.
@@ -114,7 +115,7 @@ type admitted struct {
 }
 
 func newEngines(digest func(d *schema.PrefixDigest, tenant string, prompt []int32) int) *engines {
-	return &engines{workers: map[schema.WorkerID]*engineOf{}, pools: map[string]*queueOf{}, classes: map[[2]string]int32{},
+	return &engines{workers: map[schema.WorkerID]*engineOf{}, pools: map[string]*queueOf{}, peers: map[schema.IngressID]time.Duration{}, classes: admission.NewClasses(maxClasses),
 		mine: map[schema.RequestID]*admitted{}, digest: digest, hops: newHops()}
 }
 
@@ -272,21 +273,26 @@ func (e *engines) sequence(r *schema.SequenceState) predictor.Sequence {
 		return max(1, r.Age+left)
 	}
 	return predictor.Sequence{PromptTokens: r.PromptTokens, PrefillTokens: r.PrefillTokens, OutputTokens: r.OutputTokens, CapTokens: r.CapTokens,
-		Lengths: e.class(r.Tenant, r.Kind), Guaranteed: r.Class == schema.Guaranteed, Age: r.Age,
+		Lengths: e.class(r.Tenant, r.Kind, r.CapTokens), Guaranteed: r.Class == schema.Guaranteed, Age: r.Age,
 		E2E: objective(r.Budget), TTFT: objective(r.TTFTBudget)}
 }
 
-// class numbers the kinds of answers as they come.
-func (e *engines) class(tenant string, kind schema.Kind) int32 {
-	name := [2]string{tenant, string(kind)}
-	n, ok := e.classes[name]
-	if !ok {
-		if n = int32(len(e.classes)); n >= maxClasses-1 {
-			return maxClasses - 1 // not remembered: names are the clients' to choose
-		}
-		e.classes[name] = n
+// class is that of the lengths of a request's answer.
+func (e *engines) class(tenant string, kind schema.Kind, limit int32) int32 {
+	return e.classes.Of(tenant, string(kind), limit)
+}
+
+// peer takes an ingress's heartbeat. One that drains lets nothing in any more.
+func (e *engines) peer(s *schema.IngressState, now time.Duration) {
+	e.peers[s.Ingress] = now + max(missed*s.Interval, minSilence)
+	if s.Draining {
+		delete(e.peers, s.Ingress)
 	}
-	return n
+	for id, until := range e.peers {
+		if until < now {
+			delete(e.peers, id)
+		}
+	}
 }
 
 func (w *engineOf) isFresh(now time.Duration) bool {

@@ -309,15 +309,41 @@ func TestLatestEpochCounts(t *testing.T) {
 
 func TestClassesAreBounded(t *testing.T) {
 	e := newEngines(nil)
-	for i := range 100 {
-		n := e.class(fmt.Sprint(i), schema.KindChat)
-		if n != int32(min(i, maxClasses-1)) {
+	first := e.class("0", schema.KindChat, 100)
+	if first == e.class("0", schema.KindChat, 1000) || first == e.class("0", schema.KindCompletion, 100) || first == e.class("1", schema.KindChat, 100) {
+		t.Error("different kinds of answers are alike")
+	}
+	for i := range 1000 {
+		if n := e.class(fmt.Sprint(i), schema.KindChat, 100); n < 0 || n >= maxClasses {
 			t.Fatalf("%d is in class %d", i, n)
 		}
 	}
-	if e.class("3", schema.KindChat) != 3 || len(e.classes) != maxClasses-1 {
-		t.Errorf("%d classes", len(e.classes))
+	if e.class("0", schema.KindChat, 100) != first {
+		t.Error("a class has changed")
 	}
+}
+
+// The engines' time is shared with the other ingresses that are heard.
+func TestPeersAreCounted(t *testing.T) {
+	s := newSite(t)
+	want := func(now time.Duration, n int) {
+		t.Helper()
+		if got := s.looks(now).load.Ingresses; got != n {
+			t.Errorf("at %v: %d ingresses, want %d", now, got, n)
+		}
+	}
+	beat := func(id schema.IngressID, draining bool, now time.Duration) {
+		s.peer(&schema.IngressState{Ingress: id, Interval: 500 * ms, Draining: draining}, now)
+	}
+	want(0, 1)
+	beat("me", false, 0)
+	beat("a", false, 0)
+	beat("b", false, 1000*ms)
+	want(1000*ms, 3)
+	beat("b", true, 1100*ms)
+	want(1100*ms, 2)
+	beat("me", false, 1600*ms) // a is silent
+	want(1600*ms, 1)
 }
 
 func TestHopsFollowTheirMedian(t *testing.T) {

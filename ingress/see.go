@@ -40,7 +40,7 @@ func (e *engines) see(r *call, prompt []int32, now time.Duration) sight {
 			best = len(e.fresh) - 1
 		}
 	}
-	s.load.Workers = len(e.fresh)
+	s.load.Workers, s.load.Ingresses = len(e.fresh), max(1, len(e.peers))
 	// Of those that nobody lists, one that has begun is with an engine until all have told of themselves since; then it is over.
 	loose := func(o *admitted) bool { return o.first == 0 || o.first >= oldest }
 	n := 0

@@ -211,6 +211,7 @@ func (s *Server) subscribe() (subs []*nats.Subscription, err error) {
 		s.fleet.heard(w, time.Now())
 		s.desk.beat(w, s.since())
 	}))
+	add(s.client.SubscribeIngressStates(func(i *schema.IngressState) { s.desk.peer(i, s.since()) }))
 	add(s.client.SubscribePoolStates(func(p *schema.PoolState) { s.desk.waiting(p, s.since()) }))
 	add(s.client.SubscribeEngineStates(s.onEngine))
 	add(s.client.SubscribeChunks(s.id, s.onChunk))
