@@ -84,9 +84,9 @@ func (p *Planner) occupy(s *slot, cached bool) bool {
 	if p.cfg.Contiguous {
 		whole = len(s.tokens) - s.generated + s.MaxNew
 	}
-	use := 0
+	use, pinned := 0, 0
 	if cached {
-		use = p.find(s)
+		use, pinned = p.find(s)
 	}
 	if s.seq = p.takeID(); s.seq < 0 {
 		p.unpin(s)
@@ -122,7 +122,7 @@ func (p *Planner) occupy(s *slot, cached bool) bool {
 		p.ids = append(p.ids, s.seq)
 		return false
 	}
-	if use%p.cfg.PageTokens != 0 { // the last shared page was copied, since it will be written: the cached one may go
+	if use < pinned { // it computes the last token of a page itself: the cached one may go, and is not this sequence's to hand on
 		p.repin(s, use/p.cfg.PageTokens*p.cfg.PageTokens)
 	}
 	p.runs[s.seq] = true
@@ -136,23 +136,22 @@ func (p *Planner) occupy(s *slot, cached bool) bool {
 }
 
 // find looks a sequence's tokens up in the cache and pins what it found. It returns how many of them need not be
-// computed: one at least must, for its logits. The pages are in p.match.
-func (p *Planner) find(s *slot) int {
+// computed, one at least must, for its logits, and how many it pinned. The pages are in p.match.
+func (p *Planner) find(s *slot) (use, pinned int) {
 	if p.cache == nil {
-		return 0
+		return 0, 0
 	}
 	m := p.lookup(s, len(s.tokens))
-	use := min(m.Tokens, len(s.tokens)-1)
-	if use == 0 {
-		return 0
+	if use = min(m.Tokens, len(s.tokens)-1); use == 0 {
+		return 0, 0
 	}
 	ref, err := p.cache.Pin(m, m.Tokens)
 	if err != nil {
 		p.broken(err)
-		return 0
+		return 0, 0
 	}
 	s.pin, s.pinned = ref, true
-	return use
+	return use, m.Tokens
 }
 
 // lookup matches the first tokens of a sequence; the pages are in p.match.
