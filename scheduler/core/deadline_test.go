@@ -93,8 +93,8 @@ func TestDemotionDelaysNobodyWhoIsInTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		jobs := make([]timed, rapid.IntRange(1, 10).Draw(t, "requests"))
 		for i := range jobs {
-			q := core.Request{ID: rid(i + 1), Model: "m", Tenant: "t", Ingress: "i1", Kind: schema.KindChat, PromptTokens: rapid.Int32Range(1, 200).Draw(t, "prompt"),
-				MaxTokens: rapid.Int32Range(1, 40).Draw(t, "max"), Budget: time.Duration(rapid.IntRange(0, 3000).Draw(t, "budget")) * time.Millisecond,
+			q := core.Request{ID: rid(i + 1), Model: "m", Tenant: "t", Ingress: "i1", Kind: schema.KindChat,
+				PromptTokens: rapid.Int32Range(1, 200).Draw(t, "prompt"), MaxTokens: rapid.Int32Range(1, 40).Draw(t, "max"), Budget: time.Duration(rapid.IntRange(0, 3000).Draw(t, "budget")) * time.Millisecond,
 				Class: rapid.SampledFrom([]schema.Class{"", "", schema.Guaranteed}).Draw(t, "class")}
 			if rapid.Bool().Draw(t, "whole") {
 				q.MinTokens = q.MaxTokens
@@ -133,7 +133,9 @@ func TestRequestTakesItsObjectives(t *testing.T) {
 	if q := core.NewRequest(&r, 1, 2, nil); q.Budget != 5 || q.TTFTBudget != 3 || q.OnDeadline != schema.OnDeadlineCancel || q.MinTokens != 9 {
 		t.Errorf("%+v", q)
 	}
-	for _, r := range []schema.Request{{MaxTokens: 9}, {MaxTokens: 9, IgnoreEOS: true, Stop: []string{"x"}}, {MaxTokens: 9, IgnoreEOS: true, Grammar: "root ::= \"x\""}} {
+	for _, r := range []schema.Request{
+		{MaxTokens: 9}, {MaxTokens: 9, IgnoreEOS: true, Stop: []string{"x"}}, {MaxTokens: 9, IgnoreEOS: true, Grammar: "root ::= \"x\""},
+	} {
 		if q := core.NewRequest(&r, 1, 2, nil); q.MinTokens != 0 {
 			t.Errorf("%+v generates at least %d", r, q.MinTokens)
 		}

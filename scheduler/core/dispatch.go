@@ -124,7 +124,8 @@ func (c *Core) send(now int64) {
 			n++
 			r.state, r.sent = sending, true
 			w.batch = append(w.batch, r)
-			w.items = append(w.items, schema.DispatchItem{Attempt: r.attempt, Budget: r.left(now), TTFTBudget: r.firstLeft(now), Resume: r.resume, Request: r.Body})
+			w.items = append(w.items, schema.DispatchItem{Attempt: r.attempt, Budget: r.left(now), TTFTBudget: r.firstLeft(now),
+				Resume: r.resume, Request: r.Body})
 			w.waited = append(w.waited, time.Duration(max(now-r.since, 0)))
 		}
 		w.sendq = append(w.sendq[:0], w.sendq[n:]...)
