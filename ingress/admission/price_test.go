@@ -84,7 +84,7 @@ func (l *ledger) dual(now time.Duration, workers int) (capacity, sum, lambda flo
 	slices.SortFunc(sorted, func(a, b demand) int { return cmp.Compare(b.density(), a.density()) })
 	for _, d := range sorted {
 		sum += d.cost.Seconds()
-		if sum > capacity && lambda == 0 {
+		if sum > capacity+1e-9 && lambda == 0 { // costs are whole milliseconds
 			lambda = d.density()
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/cadence-slo/cadence/predictor/online"
 	"github.com/cadence-slo/cadence/predictor/profile"
 	"github.com/cadence-slo/cadence/schema"
-	"github.com/cadence-slo/cadence/worker/batch"
 )
 
 // desk decides on requests that come to a laptop's engine with 24 running and 40 waiting requests of all ages, whose controller has
@@ -41,7 +40,7 @@ func newDesk(tb testing.TB) *desk {
 	rng := rand.New(rand.NewPCG(1, 2))
 	d := &desk{c: admission.NewController(arm, model, rng), rng: rng}
 	plan := p.Batch()
-	plan.MaxBatch, plan.PrefixCache, plan.Order = 24, true, batch.PrefillFirst
+	plan.MaxBatch, plan.PrefixCache, plan.Order = 24, true, "prefill_first"
 	classes := admission.NewClasses(config.Classes)
 	sequence := func(age time.Duration) predictor.Sequence {
 		s := predictor.Sequence{PromptTokens: int32(480 + rng.IntN(100)), CapTokens: int32(16 + rng.IntN(400)), Age: age, E2E: 4 * time.Second,
