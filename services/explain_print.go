@@ -18,7 +18,7 @@ const (
 	screenLines   = 40
 	screenColumns = 100
 	labelColumns  = 10
-	barColumns    = 30
+	barColumns    = 24
 )
 
 // page collects lines.
@@ -212,7 +212,7 @@ func (a *account) writeEnd(p *page) {
 	}
 	p.line("end", "%s%s; %s", what, prefixed(" (", suffixed(e.Reason, ")")), client)
 	if e.Attempts > 0 {
-		p.line("", "%s, the last at %s; %s; %d tokens, %d of the prompt cached",
+		p.line("", "%s, the last at %s; %s; answer %d tokens, prompt %d cached",
 			counted(int(e.Attempts), "attempt"), cmp.Or(e.Worker, "no worker"), counted(e.Preemptions, "preemption"), e.OutputTokens, e.CachedTokens)
 	}
 	switch d := a.Decision; {
