@@ -55,7 +55,7 @@ func (d *Deployed) Bound(k *Known, alpha float64) (seconds float64, ok bool) {
 		return 0, false
 	}
 	residual, supported := d.Residual(k)
-	q, ok := 0.0, false
+	var q float64
 	if supported {
 		g := conformal.Group{Decile: d.artifact.Calibration.Deciles.Of(k.Load)}
 		if d.classes {
