@@ -102,7 +102,7 @@ func kindOf(name string) (kind, error) {
 func (k *kind) predictor(o *Options) (*online.Predictor, error) {
 	switch k.by {
 	case learned:
-		return newPredictor(o.level(), 0)
+		return newPredictor(o.level())
 	case frozen:
 		return o.Seen.Predictor.Frozen(o.level())
 	default:
@@ -110,12 +110,9 @@ func (k *kind) predictor(o *Options) (*online.Predictor, error) {
 	}
 }
 
-// newPredictor returns one that has seen nothing; window 0 is the usual one.
-func newPredictor(level float64, window int) (*online.Predictor, error) {
+// newPredictor returns one that has seen nothing.
+func newPredictor(level float64) (*online.Predictor, error) {
 	c := online.DefaultConfig(level)
 	c.Classes = classes
-	if window > 0 {
-		c.Window = window
-	}
 	return online.New(c)
 }

@@ -67,6 +67,9 @@ func collect(t *testing.T) *control.Seen {
 	if answered != len(rows) || len(seen.Samples) != answered || len(seen.Latencies) != answered {
 		t.Fatalf("%d of %d answered, %d samples", answered, len(rows), len(seen.Samples))
 	}
+	if _, err := seen.Predictor.Frozen(0.99); err != nil { // a minute and a half of rows suffice
+		t.Fatal(err)
+	}
 	return seen
 }
 

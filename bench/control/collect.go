@@ -1,6 +1,7 @@
 package control
 
 import (
+	"math"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/record"
@@ -23,13 +24,18 @@ type Seen struct {
 	least   time.Duration // of what was not answered
 }
 
-// seenWindow is how many scores and residuals are kept: those of hours.
-const seenWindow = 1 << 14
+// watcher is a predictor that remembers hours and claims nothing, so that it never takes what it sees for a change, before which it
+// would forget everything.
+func watcher(level float64) (*online.Predictor, error) {
+	c := online.DefaultConfig(level)
+	c.Classes, c.Window, c.Warm = classes, 1<<14, math.MaxInt
+	return online.New(c)
+}
 
 // Collect lets all of a simulation's requests in and keeps what an arm can be fitted to, in what it returns: complete after the
 // run. Of the options it needs only the profile. It takes cfg's Admit and Sink as Attach does.
 func Collect(cfg *sim.Config, o Options) (*Seen, error) {
-	p, err := newPredictor(o.level(), seenWindow)
+	p, err := watcher(o.level())
 	if err != nil {
 		return nil, err
 	}
