@@ -126,6 +126,9 @@ func (c *Collector) Skipped() map[string]int { return maps.Clone(c.skipped) }
 // Engine returns what was gathered of the engine that was asked for, or of the one with the most rows. ErrEngine if there is none.
 func (c *Collector) Engine() (*Collected, error) {
 	if len(c.engines) == 0 {
+		if len(c.skipped) == 0 {
+			return nil, fmt.Errorf("%w: no rows: no request that was admitted with features has been delivered", ErrEngine)
+		}
 		return nil, fmt.Errorf("%w: no rows%s", ErrEngine, why(c.skipped))
 	}
 	all := slices.SortedFunc(maps.Values(c.engines), func(a, b *Collected) int {
