@@ -55,8 +55,8 @@ func TestComposeVariablesAreFlags(t *testing.T) {
 		checked++
 		t.Run(name, func(t *testing.T) { checkService(t, s, image) })
 	}
-	if checked != 4 {
-		t.Errorf("%d services of cadence, want ingress, scheduler, worker and analytics", checked)
+	if checked != 5 {
+		t.Errorf("%d services of cadence, want ingress, scheduler, worker, analytics and trainer", checked)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cadence-slo/cadence/ingress"
 	"github.com/cadence-slo/cadence/scheduler"
 	"github.com/cadence-slo/cadence/streams"
+	"github.com/cadence-slo/cadence/trainer/service"
 	"github.com/cadence-slo/cadence/worker"
 )
 
@@ -26,7 +27,10 @@ type UpCmd struct {
 	Scheduler   scheduler.Config `embed:"" prefix:"scheduler-"`
 	NoAnalytics bool             `help:"do not run ClickHouse and the projector"`
 	ClickhouseFlags
-	Projector analytics.ProjectorConfig `embed:"" prefix:"projector-"`
+	Projector        analytics.ProjectorConfig `embed:"" prefix:"projector-"`
+	NoTrainer        bool                      `help:"do not train models of latencies (nor is one without ClickHouse)"`
+	Trainer          service.Config            `embed:"" prefix:"trainer-"`
+	service.Schedule `embed:"" prefix:"trainer-"`
 	OpsFlags
 }
 
@@ -65,6 +69,11 @@ func (c *UpCmd) Run(ctx context.Context, g *Globals) error {
 		c.OpsFlags.component(registry, process),
 		ingressComponent(g, c.Config, e.model, d, registry, func(a string) { address = a }),
 	)
+	if !c.NoAnalytics && !c.NoTrainer {
+		traces := &tracesFlags{DataDir: c.DataDir, ClickhouseURL: c.ClickhouseURL}
+		components = append(components, trainerComponent(g, c.Trainer, c.Schedule,
+			func(ctx context.Context) (service.Source, func(), error) { return traces.openWhenUp(ctx, g) }, d, registry))
+	}
 	err = RunGroup(ctx, g.Log, components, func() {
 		process.up.Store(true)
 		c.banner(g.Out, address, e, srv)
@@ -73,13 +82,13 @@ func (c *UpCmd) Run(ctx context.Context, g *Globals) error {
 }
 
 func (c *UpCmd) validate() error {
-	for flag, pool := range map[string]*string{"worker-pool": &c.Worker.Pool, "scheduler-pool": &c.Scheduler.Pool} {
+	for flag, pool := range map[string]*string{"worker-pool": &c.Worker.Pool, "scheduler-pool": &c.Scheduler.Pool, "trainer-pool": &c.Trainer.Pool} {
 		if *pool != "default" && *pool != c.Pool {
 			return fmt.Errorf("%w: %s is %q and pool is %q: in one process they are the same", ErrFlags, flag, *pool, c.Pool)
 		}
 		*pool = c.Pool
 	}
-	return errors.Join(c.Config.Validate(), c.Worker.Validate(), c.Scheduler.Validate(), c.Projector.Validate())
+	return errors.Join(c.Config.Validate(), c.Worker.Validate(), c.Scheduler.Validate(), c.Projector.Validate(), c.Trainer.Validate(), c.Schedule.Validate())
 }
 
 // banner says where to send the first request.
