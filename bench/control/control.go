@@ -84,6 +84,9 @@ func Attach(cfg *sim.Config, o Options) (*Control, error) {
 		if err != nil {
 			return nil, err
 		}
+		if o.Open {
+			arm = admission.None{}
+		}
 		d := c.newDesk()
 		if k.fitted {
 			d.classes = o.Seen.classes.Clone()

@@ -194,3 +194,12 @@ func TestAttachNamesTheArms(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is let in whatever the arm says is bounded and learned from all the same.
+func TestOpenLetsAllIn(t *testing.T) {
+	got := run(t, control.Options{Arm: "online-bound", Seed: 1, Open: true}, 4)
+	covered := got.control.Controllers()[0].Predictor().Coverage()
+	if got.refused != 0 || got.offered == 0 || covered.Rows() < got.offered/2 {
+		t.Errorf("%d of %d refused, %+v of bounds", got.refused, got.offered, covered)
+	}
+}

@@ -27,7 +27,13 @@ type Options struct {
 	// Belief is how many times as fast as Profile says workers and controllers believe the engines to be, in (0, 1000]; 0: as fast.
 	// Workers notice how far they are off, and tell. sim.Config.Believed is set by it.
 	Belief float64
-	Seed   uint64
+	// Slow, if not nil, says by how much engines are slower than they are believed to be, > 0, in the place of the workers, of which
+	// controllers hear nothing then. It is called by the control's owner alone.
+	Slow func(now time.Duration) float64
+	Seed uint64
+
+	// Open lets all in, whatever the arm says; what is expected of them is learned and said all the same. Of arms that ask a predictor.
+	Open bool
 
 	// Guarantee is the part of the requests, in [0, 1], that ask for a guarantee, beside those whose class is schema.Guaranteed. Which
 	// they are does not depend on the arm.

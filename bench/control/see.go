@@ -85,6 +85,9 @@ func (c *Control) see(a *sim.Arrival, d *desk, best int) {
 		Delay:  l.Request + l.Append + l.Dispatch + l.Token,
 		Enter:  l.Request + l.Append + l.Dispatch,
 		Refill: l.Token + l.Append + l.Dispatch}
+	if c.o.Slow != nil {
+		e.Slow = c.o.Slow(a.Now)
+	}
 	slices.SortFunc(w.Requests, func(x, y sim.Running) int { return x.Index - y.Index })
 	for i := range w.Requests {
 		r := &w.Requests[i]

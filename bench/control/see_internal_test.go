@@ -194,3 +194,12 @@ func TestBeliefIsOfEveryPartOfAStep(t *testing.T) {
 		t.Error("a profile that is right is copied")
 	}
 }
+
+// Where the speed is told from elsewhere workers are not heard.
+func TestSlownessMayBeToldFromElsewhere(t *testing.T) {
+	c := of(Options{Slow: func(at time.Duration) float64 { return at.Minutes() / 4 }})
+	c.see(pool(), c.desks[0], 0)
+	if c.engine.Slow != 0.25 {
+		t.Errorf("an engine is %v times as slow as believed", c.engine.Slow)
+	}
+}
