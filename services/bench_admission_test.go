@@ -25,12 +25,13 @@ func TestBenchAdmission(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"bench admission --arms none,best": "queue-wait",
-		"bench admission --loads 0":        "loads",
-		"bench admission --seeds 0":        "seeds",
-		"bench admission --warmup 6m":      "warmup",
-		"bench admission --profile nobody": "seed-laptop",
-		"bench admission --workload x.yml": "x.yml",
+		"bench admission --arms none,best":        "queue-wait",
+		"bench admission --loads 0":               "loads",
+		"bench admission --seeds=-1":              "seeds",
+		"bench admission --experiment a":          "guarantee",
+		"bench admission --warmup 6m --length 6m": "warmup",
+		"bench admission --profile nobody":        "seed-laptop",
+		"bench admission --workload x.yml":        "x.yml",
 	} {
 		if status, _, errOut := run(strings.Fields(line)...); status == 0 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: %d, %s", line, status, errOut)

@@ -118,11 +118,11 @@ func TestOptionsNameTheKey(t *testing.T) {
 		"workload":   func(o *admission.Options) { o.Workload = "" },
 		"slo-e2e":    func(o *admission.Options) { o.SLO = 0 },
 		"arms":       func(o *admission.Options) { o.Arms = []string{"all"} },
-		"loads":      func(o *admission.Options) { o.Loads = nil },
+		"loads":      func(o *admission.Options) { o.Loads = []float64{0} },
 		"rates":      func(o *admission.Options) { o.Rates = []float64{-1} },
 		"seeds":      func(o *admission.Options) { o.Seeds = 1001 },
 		"tune-seeds": func(o *admission.Options) { o.TuneSeeds = 0 },
-		"warmup":     func(o *admission.Options) { o.Warmup = o.TuneLength },
+		"warmup":     func(o *admission.Options) { o.Length, o.Warmup = o.TuneLength, o.TuneLength },
 		"timeout":    func(o *admission.Options) { o.Timeout = 0 },
 	} {
 		o := options(t)

@@ -2,11 +2,9 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cadence-slo/cadence/bench/stat"
-	"github.com/cadence-slo/cadence/bench/workload"
 	"github.com/cadence-slo/cadence/predictor/conformal"
 )
 
@@ -84,33 +82,21 @@ func Compare(ctx context.Context, o Options) (*Report, error) {
 	if o.Quick {
 		o.quick()
 	}
-	if err := o.Validate(); err != nil {
+	o.settle(usual)
+	b, err := open(&o)
+	if err != nil {
 		return nil, err
-	}
-	if o.Profile == nil {
-		return nil, fmt.Errorf("%w: profile is missing", ErrConfig)
 	}
 	arms, err := o.arms()
 	if err != nil {
 		return nil, err
 	}
-	const tokens = 32000
-	vocab, err := workload.NewVocabulary(tokens, nil)
-	if err != nil {
-		return nil, err
-	}
-	b := &bench{o: &o, vocab: vocab}
 	r := &Report{Version: o.Version, Workload: o.Workload, Profile: o.Profile.Name, SLO: o.SLO, Length: o.Length, Warmup: o.Warmup, TuneLength: o.TuneLength,
 		Timeout: o.Timeout, Seeds: seeds(1, o.Seeds), TuneSeeds: seeds(tuneSeed+1, o.TuneSeeds), FitSeed: fitSeed}
 	if r.Peak, err = b.peak(ctx); err != nil {
 		return nil, err
 	}
-	rates := o.Rates
-	if len(rates) == 0 {
-		for _, load := range o.Loads {
-			rates = append(rates, load*r.Peak.Goodput)
-		}
-	}
+	rates := o.rates(r.Peak)
 	b.tell(0, len(b.tuning(arms, rates))+len(arms)*len(rates)*o.Seeds)
 	r.FitRate = fitLoad * r.Peak.Goodput
 	if err := b.fit(ctx, r.FitRate); err != nil {

@@ -51,34 +51,39 @@ func (r *Report) Save(dir string) error {
 
 // draw returns a figure.
 func (r *Report) draw(m *metric) ([]byte, error) {
-	const width, height, head = 26 * vg.Centimeter, 11 * vg.Centimeter, 24
-	canvas := vgsvg.New(width, height)
-	c := draw.New(canvas)
-	c.SetColor(color.White)
-	c.Fill(c.Rectangle.Path())
-	title := plot.New().Title.TextStyle
-	title.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 12}
-	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
-	c.FillText(title, vg.Point{X: 8, Y: height - 6}, fmt.Sprintf("%s. Lines: means; bands: least to largest of %d seeds", m.title, len(r.Seeds)))
-	tiles := draw.Tiles{Rows: 1, Cols: 2, PadX: 12, PadTop: head, PadLeft: 6, PadRight: 10, PadBottom: 6}
-	panels := [][]*plot.Plot{nil}
+	var panels []*plot.Plot
 	for _, group := range []string{limits, bounded} {
 		p, err := r.panel(m, group)
 		if err != nil {
 			return nil, err
 		}
-		panels[0] = append(panels[0], p)
+		panels = append(panels, p)
 	}
 	// Both have the same axes, so that arms can be compared from one to the other.
-	a, b := panels[0][0], panels[0][1]
+	a, b := panels[0], panels[1]
 	for _, axis := range [][2]*plot.Axis{{&a.X, &b.X}, {&a.Y, &b.Y}} {
 		low, high := min(axis[0].Min, axis[1].Min), max(axis[0].Max, axis[1].Max)
 		for _, x := range axis {
 			x.Min, x.Max = low, high
 		}
 	}
-	for i, at := range plot.Align(panels, tiles, c)[0] {
-		panels[0][i].Draw(at)
+	return sheet(fmt.Sprintf("%s. Lines: means; bands: least to largest of %d seeds", m.title, len(r.Seeds)), panels)
+}
+
+// sheet is a figure of panels side by side, as SVG.
+func sheet(caption string, panels []*plot.Plot) ([]byte, error) {
+	const each, height, head = 13 * vg.Centimeter, 11 * vg.Centimeter, 24
+	canvas := vgsvg.New(vg.Length(len(panels))*each, height)
+	c := draw.New(canvas)
+	c.SetColor(color.White)
+	c.Fill(c.Rectangle.Path())
+	title := plot.New().Title.TextStyle
+	title.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 12}
+	title.XAlign, title.YAlign = draw.XLeft, draw.YTop
+	c.FillText(title, vg.Point{X: 8, Y: height - 6}, caption)
+	tiles := draw.Tiles{Rows: 1, Cols: len(panels), PadX: 12, PadTop: head, PadLeft: 6, PadRight: 10, PadBottom: 6}
+	for i, at := range plot.Align([][]*plot.Plot{panels}, tiles, c)[0] {
+		panels[i].Draw(at)
 	}
 	var out bytes.Buffer
 	if _, err := canvas.WriteTo(&out); err != nil {
@@ -90,10 +95,10 @@ func (r *Report) draw(m *metric) ([]byte, error) {
 	return bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans;"), []byte(sans)), nil
 }
 
-// panel draws the arms of a group and those that are in either.
-func (r *Report) panel(m *metric, group string) (*plot.Plot, error) {
+// axes is a panel without lines.
+func axes(title, y string) *plot.Plot {
 	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = group, "offered load (multiples of the best goodput without admission)", m.y
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, "offered load (multiples of the best goodput without admission)", y
 	sans := font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9}
 	p.Title.TextStyle.Font, p.Legend.TextStyle.Font = sans, sans
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
@@ -103,6 +108,12 @@ func (r *Report) panel(m *metric, group string) (*plot.Plot, error) {
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
 	p.Add(grid)
+	return p
+}
+
+// panel draws the arms of a group and those that are in either.
+func (r *Report) panel(m *metric, group string) (*plot.Plot, error) {
+	p := axes(group, m.y)
 	drawn := 0
 	for i := range r.Arms {
 		a := find(r.Arms[i].Arm)
@@ -148,37 +159,45 @@ var (
 
 // curve draws an arm with its band.
 func (r *Report) curve(p *plot.Plot, m *metric, name string, i int) error {
-	var points, ring plotter.XYs
-	var back []plotter.XY
+	var x, y, low, high []float64
 	for k := range r.Cells {
 		c := &r.Cells[k]
 		if c.Arm != name {
 			continue
 		}
-		value, low, high, ok := m.of(c)
-		if !ok || m.log && low <= 0 {
+		value, least, most, ok := m.of(c)
+		if !ok || m.log && least <= 0 {
 			continue
 		}
-		points = append(points, plotter.XY{X: c.Load, Y: value})
-		ring = append(ring, plotter.XY{X: c.Load, Y: low})
-		back = append(back, plotter.XY{X: c.Load, Y: high})
-	}
-	if len(points) == 0 {
-		return nil
-	}
-	for k := range back {
-		ring = append(ring, back[len(back)-1-k])
+		x, y, low, high = append(x, c.Load), append(y, value), append(low, least), append(high, most)
 	}
 	style := draw.LineStyle{Color: colors[i%len(colors)], Width: 1.2, Dashes: dashes[i%len(dashes)]}
-	fill := colors[i%len(colors)]
 	if name == "marginal" {
-		style, fill = draw.LineStyle{Color: own, Width: 2.2}, own
+		style = draw.LineStyle{Color: own, Width: 2.2}
+	}
+	return ribbon(p, name, style, x, y, low, high)
+}
+
+// ribbon draws a line in its band. Nothing is drawn of no points.
+func ribbon(p *plot.Plot, name string, style draw.LineStyle, x, y, low, high []float64) error {
+	if len(x) == 0 {
+		return nil
+	}
+	var points, ring plotter.XYs
+	for i := range x {
+		points = append(points, plotter.XY{X: x[i], Y: y[i]})
+		ring = append(ring, plotter.XY{X: x[i], Y: low[i]})
+	}
+	for i := range x {
+		k := len(x) - 1 - i
+		ring = append(ring, plotter.XY{X: x[k], Y: high[k]})
 	}
 	band, err := plotter.NewPolygon(ring)
 	if err != nil {
 		return err
 	}
-	band.Color, band.Width = color.NRGBA{fill.R, fill.G, fill.B, 0x26}, 0
+	red, green, blue, _ := style.Color.RGBA()
+	band.Color, band.Width = color.NRGBA{uint8(red >> 8), uint8(green >> 8), uint8(blue >> 8), 0x26}, 0
 	line, err := plotter.NewLine(points)
 	if err != nil {
 		return err

@@ -58,18 +58,38 @@ type bench struct {
 	done, total int64 // guarded by mu
 }
 
+// open returns a bench for options that are settled, or ErrConfig.
+func open(o *Options) (*bench, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Profile == nil {
+		return nil, fmt.Errorf("%w: profile is missing", ErrConfig)
+	}
+	const tokens = 32000
+	vocab, err := workload.NewVocabulary(tokens, nil)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{o: o, vocab: vocab}, nil
+}
+
 // config is a run without admission.
 func (b *bench) config(rate float64, seed uint64, length time.Duration) (sim.Config, error) {
 	source, err := workload.OpenSource(b.o.Workload, b.vocab, seed)
 	if err != nil {
 		return sim.Config{}, err
 	}
+	warmup := b.o.Warmup
+	if warmup > length/3 { // of a run to tune on
+		warmup = length / 5
+	}
 	plan := b.o.Profile.Batch()
 	plan.PrefixCache, plan.Order = true, batch.PrefillFirst
 	return sim.Config{
 		Source: source, Arrivals: arrival.Poisson{}.Times(seed, rate, length), Capped: true, Seed: seed,
 		Profile: b.o.Profile, Workers: 1, Batch: plan, Latency: sim.DefaultLatency(),
-		Length: length, Warmup: b.o.Warmup, Drain: b.o.Timeout, ClientTimeout: b.o.Timeout,
+		Length: length, Warmup: warmup, Drain: b.o.Timeout, ClientTimeout: b.o.Timeout,
 		SLOs: map[string]record.SLO{"": {E2E: b.o.SLO}},
 	}, nil
 }
@@ -80,18 +100,10 @@ func (b *bench) single(ctx context.Context, j *job) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	var rows []record.Request
-	cfg.Sink = func(r *record.Request) error {
-		rows = append(rows, *r)
-		return nil
-	}
-	o := control.Options{Arm: j.arm.of, Level: j.arm.level, Constant: j.constant, Seen: b.seen, Profile: b.o.Profile, Seed: j.seed}
-	if _, err := control.Attach(&cfg, o); err != nil {
-		return Run{}, fmt.Errorf("%s with %v: %w", j.arm.name, j.constant, err)
-	}
-	run, err := sim.Run(ctx, cfg)
+	o := control.Options{Arm: j.arm.of, Level: j.arm.level, Constant: j.constant, Seen: b.seen, Seed: j.seed}
+	run, rows, err := b.simulate(ctx, cfg, o)
 	if err != nil {
-		return Run{}, fmt.Errorf("%s at %.3g/s: %w", j.arm.name, j.rate, err)
+		return Run{}, fmt.Errorf("%s with %v at %.3g/s: %w", j.arm.name, j.constant, j.rate, err)
 	}
 	s := stat.Summarize(run, rows, nil)
 	out := Run{Arm: j.arm.name, Constant: j.constant, Rate: j.rate, Seed: j.seed, Offered: s.Offered, Good: s.Good, Late: s.Late,
@@ -100,45 +112,75 @@ func (b *bench) single(ctx context.Context, j *job) (Run, error) {
 	if j.arm.level > 0 {
 		out.Coverage = coverage(rows)
 	}
-	return out, ctx.Err()
+	return out, nil
 }
 
-// coverage judges the bounds of admitted requests.
+// simulate does a run with a controller. It returns what became of each request, in the order in which that was settled.
+func (b *bench) simulate(ctx context.Context, cfg sim.Config, o control.Options) (*record.Run, []record.Request, error) {
+	var rows []record.Request
+	cfg.Sink = func(r *record.Request) error {
+		rows = append(rows, *r)
+		return nil
+	}
+	o.Profile = b.o.Profile
+	if _, err := control.Attach(&cfg, o); err != nil {
+		return nil, nil, err
+	}
+	run, err := sim.Run(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return run, rows, ctx.Err()
+}
+
+// coverage judges the bounds of admitted requests of the measured phase.
 func coverage(rows []record.Request) conformal.Coverage {
 	var c conformal.Coverage
 	for i := range rows {
-		r := &rows[i]
-		switch {
-		case r.Phase != record.Measure || r.Bound <= 0 || r.Outcome == record.Shed:
-		case r.E2E > r.Bound || r.Outcome == record.Error:
-			c.Add(conformal.Miss)
-		case r.Outcome == record.OK:
-			c.Add(conformal.Hit)
-		default:
-			c.Add(conformal.Censored)
+		if rows[i].Phase == record.Measure {
+			c.Add(judge(&rows[i]))
 		}
 	}
 	return c
 }
 
+// judge says whether a request's bound held; NoVerdict: none was said, or it was refused.
+func judge(r *record.Request) conformal.Verdict {
+	switch {
+	case r.Bound <= 0 || r.Outcome == record.Shed:
+		return conformal.NoVerdict
+	case r.E2E > r.Bound || r.Outcome == record.Error:
+		return conformal.Miss
+	case r.Outcome == record.OK:
+		return conformal.Hit
+	default:
+		return conformal.Censored
+	}
+}
+
 // all does runs, several at once, and returns them in the order of the jobs.
 func (b *bench) all(ctx context.Context, jobs []job) ([]Run, error) {
-	runs := make([]Run, len(jobs))
+	return each(ctx, b, len(jobs), func(ctx context.Context, i int) (Run, error) { return b.single(ctx, &jobs[i]) })
+}
+
+// each does n runs, several at once, and returns what they gave, in their order.
+func each[T any](ctx context.Context, b *bench, n int, do func(ctx context.Context, i int) (T, error)) ([]T, error) {
+	out := make([]T, n)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range jobs {
+	for i := range n {
 		g.Go(func() error {
 			var err error
 			if err = ctx.Err(); err != nil {
 				return err
 			}
-			if runs[i], err = b.single(ctx, &jobs[i]); err == nil {
+			if out[i], err = do(ctx, i); err == nil {
 				b.tell(1, 0)
 			}
 			return err
 		})
 	}
-	return runs, g.Wait()
+	return out, g.Wait()
 }
 
 // tell counts runs that are done, and that are to do.
