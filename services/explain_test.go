@@ -165,7 +165,7 @@ func checkGolden(t *testing.T, name, got string) {
 
 // Every form of a file says the same.
 func TestExplainForms(t *testing.T) {
-	events := append(refused().events, served().events...)
+	events := slices.Concat(refused().events, served().events)
 	log := eventLog(t, events)
 	want := explain(t, string(idServed), "--from", log)
 	var bare, rows strings.Builder
