@@ -113,15 +113,15 @@ func (r *call) demand(prompt []int32) uint64 {
 // decide decides on a request. One that is admitted must come to end.
 func (d *desk) decide(r *call, prompt []int32, now time.Duration) verdict {
 	begin := time.Now()
-	d.mu.Lock()
 	v := d.judge(r, prompt, now)
-	d.mu.Unlock()
 	d.tally.decided(&v, time.Since(begin))
 	return v
 }
 
-// judge is decide. The caller holds mu.
+// judge is decide. A panic, which the server outlives, leaves mu free.
 func (d *desk) judge(r *call, prompt []int32, now time.Duration) verdict {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	s := d.engines.see(r, prompt, now)
 	c, err := d.court(r.pool)
 	if err != nil { // not after newDesk
@@ -154,7 +154,11 @@ func (d *desk) judge(r *call, prompt []int32, now time.Duration) verdict {
 	}
 	if err != nil {
 		in := admission.Input{Now: a.Now, Request: a.Request, Load: a.Load, Cold: true}
-		v = verdict{Decision: c.arm.Decide(&in, d.rng)} // by the load alone, where the rule looks at it; else it is let in
+		arm := c.arm // by the load alone, where the rule looks at it; else it is let in
+		if s.load.Workers == 0 {
+			arm = admission.None{} // nor is the load known: workers that tell no states have room all the same
+		}
+		v = verdict{Decision: arm.Decide(&in, d.rng)}
 		v.Note = s.note
 	}
 	if v.by = v.Reason.String(); r.canary {
@@ -204,17 +208,16 @@ func (d *desk) started(id schema.RequestID, now time.Duration) {
 // end may be repeated; the first time counts. Its E2E is left to desk.
 func (d *desk) end(id schema.RequestID, e online.Ending, now time.Duration) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	o := d.engines.end(id, now)
-	if o != nil {
-		e.E2E = max(1, now-o.at)
-		if o.court != nil {
-			o.court.controller.End(o.number, e, now)
-		}
+	if o == nil {
+		return
 	}
-	d.mu.Unlock()
-	if o != nil {
-		d.tally.ended(&o.outlook, &e)
+	e.E2E = max(1, now-o.at)
+	if o.court != nil {
+		o.court.controller.End(o.number, e, now)
 	}
+	d.tally.ended(&o.outlook, &e)
 }
 
 // peer, beat, running and waiting take what ingresses, workers and schedulers say. The error is of settings that cannot be read.

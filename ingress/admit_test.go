@@ -172,6 +172,29 @@ func TestWithoutObjectives(t *testing.T) {
 	}
 }
 
+// The server outlives a handler that panics. So does the desk.
+func TestDeskOutlivesAPanic(t *testing.T) {
+	d := testDesk(t)
+	d.engine(t, 0, 0, 0)
+	d.engines.digest = func(*schema.PrefixDigest, string, []int32) int { panic("here") }
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("no panic")
+			}
+		}()
+		d.comes(1, 0, nil)
+	}()
+	if !d.mu.TryLock() {
+		t.Fatal("it is locked for good")
+	}
+	d.mu.Unlock()
+	d.engines.digest = nil
+	if v := d.comes(2, 0, nil); !v.Admit {
+		t.Errorf("%+v", v)
+	}
+}
+
 // Without a state nothing is predicted, and nothing fails.
 func TestBlindDesk(t *testing.T) {
 	for _, rule := range []string{ruleMarginal, ruleOnline, ruleQueueDepth, ruleInFlight, ruleNone} {
@@ -179,6 +202,14 @@ func TestBlindDesk(t *testing.T) {
 		v := d.comes(1, 0, func(r *call) { r.deadline, r.asked = ms, schema.Guaranteed })
 		if !v.Admit || v.by == "" || v.Class != schema.BestEffort || v.Note != noteNoEngine || v.outlook.Predicted != 0 {
 			t.Errorf("%s: %+v", rule, v)
+		}
+		for i := 2; i < 40; i++ { // no worker tells how much room it has
+			if v := d.comes(i, 0, nil); !v.Admit {
+				t.Errorf("%s refuses number %d, of which nothing is known: %+v", rule, i, v)
+			}
+		}
+		for i := 2; i < 40; i++ {
+			d.end(requestID(i), online.Ending{How: online.Left}, ms)
 		}
 		d.end(requestID(1), online.Ending{How: online.Completed, Tokens: 3}, ms)
 		if d.engines.open != 0 {

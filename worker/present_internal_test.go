@@ -93,6 +93,9 @@ func TestStateOfARun(t *testing.T) {
 	if s = r.state(2 * time.Second); s.Budget != 0 || s.Age != time.Second {
 		t.Errorf("no deadline: %+v", s)
 	}
+	if s = r.state(time.Second - 1); s.Age != 0 {
+		t.Errorf("younger than nothing: %+v", s)
+	}
 	r.req.TTFTBudget, r.firstBudget = 4*time.Second, time.Second
 	if s = r.state(2 * time.Second); s.TTFTBudget != -1 || s.Age != 4*time.Second {
 		t.Errorf("first token: %+v", s)

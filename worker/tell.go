@@ -102,7 +102,7 @@ func (t *teller) look(now time.Duration) *schema.EngineState {
 
 // state is a run as a reader of states needs it. The caller holds the mutex of the engine's present.
 func (r *run) state(now time.Duration) schema.SequenceState {
-	here := now - r.arrived
+	here := max(0, now-r.arrived) // it may have come since now was read
 	s := schema.SequenceState{
 		Request: r.req.ID, Tenant: r.req.Tenant, Kind: r.req.Kind, Class: r.req.Class, PromptTokens: int32(len(r.req.Prompt)),
 		PrefillTokens: max(0, r.left), OutputTokens: r.output, CapTokens: r.req.MaxTokens, Age: r.before() + here,
