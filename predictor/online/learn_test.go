@@ -168,6 +168,45 @@ func TestBoundsThatLetNobodyInFall(t *testing.T) {
 	}
 }
 
+// What no bound would let in says nothing of bounds, nor does a burst of requests of which nothing can have come yet.
+func TestBoundsStayWhereTheyLockNobodyOut(t *testing.T) {
+	for _, burst := range []bool{false, true} {
+		w := newWorld(t, 5)
+		p := newPredictor(t, online.DefaultConfig(0.9))
+		w.serveAll(p, 400)
+		w.draw()
+		first := foresee(t, p, w)
+		if burst {
+			p.Admit(1e6, &w.f, 1, w.now)
+		} else {
+			w.s.E2E = time.Millisecond
+		}
+		for range 1000 {
+			foresee(t, p, w)
+		}
+		if last := foresee(t, p, w); last < first*9/10 {
+			t.Errorf("burst %v: the bound was %v and has become %v", burst, first, last)
+		}
+		if burst { // until it has ended
+			p.End(1e6, online.Ending{How: online.Left}, w.now)
+			for range 1000 {
+				foresee(t, p, w)
+			}
+			if last := foresee(t, p, w); last > first/2 {
+				t.Errorf("the bound was %v and still is %v", first, last)
+			}
+		}
+	}
+}
+
+func foresee(t *testing.T, p *online.Predictor, w *world) time.Duration {
+	t.Helper()
+	if err := p.Foresee(&w.engine, &w.s, &w.f); err != nil {
+		t.Fatal(err)
+	}
+	return w.f.Bound
+}
+
 // Answers that were not waited for are known to be longer than what came of them.
 func TestLengthsOfAnswersThatWereCutShort(t *testing.T) {
 	_, e := open(t)

@@ -128,11 +128,14 @@ func (m *margin) quantile(g conformal.Group) (q float64, ok bool) {
 }
 
 // ask tells that a request of a group was bounded. A group of which nothing comes for long has the margin of all, and if nothing comes
-// at all that falls: bounds that let nobody in are not broken, and nobody would learn that they are too high.
-func (m *margin) ask(g conformal.Group) {
+// at all, nor is to come, that falls: bounds that let nobody in are not broken, and nobody would learn that they are too high.
+func (m *margin) ask(g conformal.Group, coming bool) {
 	if m.asked[g]++; m.asked[g] > patience {
 		delete(m.asked, g)
 		m.groups.Forget(g)
+	}
+	if coming {
+		return
 	}
 	if m.askedAll++; m.askedAll > patience {
 		m.all.relax()

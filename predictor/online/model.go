@@ -112,11 +112,11 @@ func (m *model) observe(at *place, r conformal.Row, physics float64) {
 }
 
 // ask tells that a request of a place was bounded; see margin.ask. What was lent is given back if nobody comes for long.
-func (m *model) ask(at *place) {
+func (m *model) ask(at *place, coming bool) {
 	if !at.supported {
 		return
 	}
-	if m.margin.ask(at.group); m.margin.askedAll > patience {
+	if m.margin.ask(at.group, coming); m.margin.askedAll > patience {
 		m.lent = nil
 	}
 }

@@ -37,6 +37,7 @@ type Predictor struct {
 
 	open           map[uint64]*tracked
 	oldest, newest *tracked // of open
+	coming         int      // of open: rows of the margins to be
 	past           past
 	pool           []*tracked
 	resolved       []conformal.Resolution // scratch
@@ -111,21 +112,21 @@ func (p *Predictor) Foresee(e *predictor.Engine, s *predictor.Sequence, f *Fores
 	f.typical = max(1, f.typical)
 	feature.Append(f.features[:0], e, s, p.lengths, &p.forecast)
 	f.place = p.place(f)
-	p.ask(f, e.Idle())
 	f.Outlook = p.forecast.Outlook(e, s, p.lengths, p.residuals(f), p.margin(f))
+	p.ask(f, e.Idle())
 	return nil
 }
 
-// ask tells the margins that a request was bounded.
+// ask tells the margins that a request was bounded, unless it is late by the physics too: no margin would let it in.
 func (p *Predictor) ask(f *Foresight, idle bool) {
-	if p.frozen != nil {
+	if p.frozen != nil || f.budget > 0 && min(f.Predicted, f.age+nanoseconds(f.typical)) > f.budget {
 		return
 	}
-	p.physics.ask(f.group)
+	p.physics.ask(f.group, p.coming > 0)
 	if p.model != nil {
-		p.model.ask(&f.place)
+		p.model.ask(&f.place, p.coming > 0)
 	}
-	if !idle {
+	if !idle || p.coming > 0 {
 		return
 	}
 	if p.idleAsked++; p.idleAsked > patience {
@@ -268,6 +269,7 @@ func (p *Predictor) Advance(now time.Duration) {
 	for i := range p.resolved {
 		r := &p.resolved[i]
 		t := p.open[r.Row.ID]
+		p.come(t)
 		t.overdue = true
 		p.learn(t, r)
 		p.heed(t, r)
@@ -376,9 +378,20 @@ func (p *Predictor) link(t *tracked) {
 		p.oldest = t
 	}
 	p.newest = t
+	if !t.explored && !t.hopeless {
+		p.coming++
+	}
+}
+
+// come says of an open request that its row has come, or never will.
+func (p *Predictor) come(t *tracked) {
+	if !t.explored && !t.hopeless && !t.overdue {
+		p.coming--
+	}
 }
 
 func (p *Predictor) unlink(t *tracked) {
+	p.come(t)
 	delete(p.open, t.id)
 	if t.prev != nil {
 		t.prev.later = t.later
