@@ -152,15 +152,6 @@ func (e *Collected) Rows() []Row { return e.reservoir.Rows() }
 // Strata are as in Reservoir.Strata.
 func (e *Collected) Strata() []artifact.Stratum { return e.reservoir.Strata() }
 
-// lengthClasses is how many classes of lengths an artifact carries.
-const lengthClasses = 32
-
-// Lengths of all answers together, for each of so many classes: an ingress numbers its classes as they come, and a class that it knows
-// little of begins with what is known of all.
-func (e *Collected) Lengths() length.State {
-	s := e.lengths.State()
-	for len(s.Classes) < lengthClasses {
-		s.Classes = append(s.Classes, s.Classes[0])
-	}
-	return s
-}
+// Lengths of all answers together, as one class: an ingress numbers its classes as they come, and each that it knows little of begins with
+// what is known of all. See length.Table.Borrow.
+func (e *Collected) Lengths() length.State { return e.lengths.State() }

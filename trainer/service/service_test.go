@@ -168,7 +168,7 @@ func TestTrainPublishRejectRollBack(t *testing.T) {
 			t.Errorf("a group of class %d", g.Group.Class)
 		}
 	}
-	if n := len(a.Lengths.Classes); n != 32 || a.Lengths.Classes[0].Risk[0] < 1000 {
+	if n := len(a.Lengths.Classes); n != 1 || a.Lengths.Classes[0].Risk[0] < 1000 {
 		t.Errorf("lengths of %d classes", n)
 	}
 
