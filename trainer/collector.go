@@ -123,7 +123,8 @@ func reason(err error) string {
 // Skipped counts the traces that are no rows, by reason.
 func (c *Collector) Skipped() map[string]int { return maps.Clone(c.skipped) }
 
-// Engine returns what was gathered of the engine that was asked for, or of the one with the most rows. ErrEngine if there is none.
+// Engine returns what was gathered of the engine that was asked for, or of the one with the most new rows, and of those the most rows: one
+// that was replaced has none. ErrEngine if there is none.
 func (c *Collector) Engine() (*Collected, error) {
 	if len(c.engines) == 0 {
 		if len(c.skipped) == 0 {
@@ -132,7 +133,7 @@ func (c *Collector) Engine() (*Collected, error) {
 		return nil, fmt.Errorf("%w: no rows%s", ErrEngine, why(c.skipped))
 	}
 	all := slices.SortedFunc(maps.Values(c.engines), func(a, b *Collected) int {
-		return cmp.Or(cmp.Compare(b.Seen, a.Seen), cmp.Compare(a.Fingerprint, b.Fingerprint))
+		return cmp.Or(cmp.Compare(b.New, a.New), cmp.Compare(b.Seen, a.Seen), cmp.Compare(a.Fingerprint, b.Fingerprint))
 	})
 	return all[0], nil
 }

@@ -258,6 +258,24 @@ func TestCollectorKeepsEnginesApart(t *testing.T) {
 			t.Errorf("%q: class 255 has borrowed %v: %v", force, table.Weight(255), err)
 		}
 	}
+	// An engine that has taken another one's place is learned of, however much there is of the old one.
+	for marked, want := range map[bool]string{true: "c", false: "a"} {
+		c, err := trainer.NewCollector(100, 1, trainer.DefaultRounding(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if marked {
+			c.Mark(day.Add(4 * time.Minute))
+		}
+		for i, fingerprint := range []string{"a", "a", "a", "a", "c", "c"} {
+			x := wholeTrace()
+			x.Arrived, x.Worker, x.Fingerprint = day.Add(time.Duration(i+1)*time.Minute), "w", fingerprint
+			c.Add(&x)
+		}
+		if e, err := c.Engine(); err != nil || e.Fingerprint != want {
+			t.Errorf("marked %v: %+v, %v, want %s", marked, e, err, want)
+		}
+	}
 	none, err := trainer.NewCollector(1, 1, trainer.DefaultRounding(), "")
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ type Config struct {
 	// PerStratum is how many requests of each regime are kept.
 	PerStratum  int    `help:"requests that are kept of each regime of queue, KV cache and prefix; beyond them a sample" default:"20000"`
 	Seed        uint64 `help:"seed of the sample and of the trees" default:"1"`
-	Fingerprint string `help:"fingerprint of the engine to learn of, and of requests that tell of none; empty: the one with the most requests"`
+	Fingerprint string `help:"fingerprint of the engine to learn of, and of requests that tell of none; empty: the one with the most new requests"`
 	Profile     string `help:"profile that latencies were simulated with: a file or the name of an embedded one; empty: the running workers are asked" placeholder:"FILE|NAME"`
 	// ProfileWait bounds the wait for a worker that tells its profile, 0 to 10 min.
 	ProfileWait time.Duration `help:"time to wait for a running worker to tell its profile" default:"5s"`
