@@ -66,14 +66,16 @@ func (c *UpCmd) Run(ctx context.Context, g *Globals) error {
 	components = append(components,
 		workerComponent(g, c.Worker, e, d, registry),
 		schedulerComponent(g, c.Scheduler, d, registry),
-		c.OpsFlags.component(registry, process),
-		ingressComponent(g, c.Config, e.model, d, registry, func(a string) { address = a }),
 	)
 	if !c.NoAnalytics && !c.NoTrainer {
 		traces := &tracesFlags{DataDir: c.DataDir, ClickhouseURL: c.ClickhouseURL}
 		components = append(components, trainerComponent(g, c.Trainer, c.Schedule,
 			func(ctx context.Context) (service.Source, func(), error) { return traces.openWhenUp(ctx, g) }, d, registry))
 	}
+	components = append(components,
+		c.OpsFlags.component(registry, process),
+		ingressComponent(g, c.Config, e.model, d, registry, func(a string) { address = a }), // the first to stop
+	)
 	err = RunGroup(ctx, g.Log, components, func() {
 		process.up.Store(true)
 		c.banner(g.Out, address, e, srv)
