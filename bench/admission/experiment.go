@@ -25,7 +25,7 @@ func Experiments() []string {
 }
 
 // experiments are those of Try.
-var experiments = []experiment{guarantee, shift, foreign, ingresses, far, damping}
+var experiments = []experiment{guarantee, shift, foreign, ingresses, far, damping, confounded}
 
 // experiment is one question: some cases, each run at every load with every seed on the same requests at the same times.
 type experiment struct {
@@ -150,7 +150,11 @@ func Try(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, r.sum(e, rates, samples)
+	resamples := stat.Resamples
+	if o.Quick {
+		resamples /= 40
+	}
+	return r, r.sum(e, rates, samples, resamples)
 }
 
 // experiment returns the one that is asked for, nil for that of Compare, or ErrConfig.
@@ -171,19 +175,19 @@ func (s size) quick() size {
 	if n := len(s.loads); n > 2 {
 		s.loads = []float64{s.loads[0], s.loads[n-1]}
 	}
-	s.seeds, s.length, s.warmup = 2, s.length/3, s.warmup/3
+	s.seeds, s.length, s.warmup = 2, s.length/5, s.warmup/5
 	return s
 }
 
 // sum makes the findings of samples, by rate, case and seed.
-func (r *Result) sum(e *experiment, rates []float64, samples []sample) error {
+func (r *Result) sum(e *experiment, rates []float64, samples []sample, resamples int) error {
 	n := len(r.Seeds)
 	for i, rate := range rates {
 		of := func(k int) []sample { return samples[(i*len(e.cases)+k)*n:][:n] }
 		for k := range e.cases {
 			f := Finding{Case: e.cases[k].name, Load: rate / r.Peak.Goodput, Rate: rate, Values: map[string]Value{}}
 			for j := range e.columns {
-				v, err := e.columns[j].value(e, of, k)
+				v, err := e.columns[j].value(e, of, k, resamples)
 				if err != nil {
 					return err
 				}
@@ -198,19 +202,19 @@ func (r *Result) sum(e *experiment, rates []float64, samples []sample) error {
 }
 
 // value is that of the k-th case.
-func (c *Column) value(e *experiment, of func(int) []sample, k int) (Value, error) {
+func (c *Column) value(e *experiment, of func(int) []sample, k, resamples int) (Value, error) {
 	if c.Share {
 		return share(c.Name, of(k)), nil
 	}
 	if c.against == nil {
 		own := column(c.Name, of(k))
-		p, err := stat.PairedBootstrap(make([]float64, len(own)), own, 0, resampling)
+		p, err := stat.PairedBootstrap(make([]float64, len(own)), own, resamples, resampling)
 		return Value{Estimate: p.Mean, Of: p.Pairs}, err
 	}
 	other := c.against(e.cases[k].name)
 	for i := range e.cases {
 		if e.cases[i].name == other && i != k {
-			p, err := stat.PairedBootstrap(column(c.of, of(i)), column(c.of, of(k)), 0, resampling)
+			p, err := stat.PairedBootstrap(column(c.of, of(i)), column(c.of, of(k)), resamples, resampling)
 			return Value{Estimate: p.MeanRatio, Of: p.RatioPairs}, err
 		}
 	}

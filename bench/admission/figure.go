@@ -73,7 +73,7 @@ func (r *Report) draw(m *metric) ([]byte, error) {
 // sheet is a figure of panels side by side, as SVG.
 func sheet(caption string, panels []*plot.Plot) ([]byte, error) {
 	const each, height, head = 13 * vg.Centimeter, 11 * vg.Centimeter, 24
-	canvas := vgsvg.New(vg.Length(len(panels))*each, height)
+	canvas := vgsvg.New(vg.Length(max(2, len(panels)))*each, height) // two at least, for the caption
 	c := draw.New(canvas)
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())

@@ -15,7 +15,7 @@ var ErrConfig = errors.New("admission: invalid options")
 
 // Options say what is compared. The tags are the flags of `cadence bench admission`.
 type Options struct {
-	Experiment string        `help:"what is asked: arms (which of them keeps most answers in time), guarantee, shift, foreign, ingresses, far or damping" default:"arms"`
+	Experiment string        `help:"what is asked: arms (which of them keeps most answers in time), guarantee, shift, foreign, ingresses, far, damping or confounded" default:"arms"`
 	Workload   string        `help:"workload: a name or a file (see cadence workload)" default:"seed"`
 	SLO        time.Duration `help:"objective of goodput: E2E" default:"4s" name:"slo-e2e"`
 	Arms       []string      `help:"arms to compare with none, of the experiment arms; empty: all" placeholder:"ARM"`

@@ -96,7 +96,7 @@ func TestKept(t *testing.T) {
 		row(schema.Guaranteed, "idle", 9*time.Second, 3*time.Second, record.OK),
 		row(schema.BestEffort, "bound", 9*time.Second, 3*time.Second, record.OK),
 	}
-	s := kept(rows, record.SLO{E2E: 4 * time.Second}, 0.2)
+	s := kept(rows, record.SLO{E2E: 4 * time.Second})
 	for name, want := range map[string]conformal.Coverage{
 		"promised_ratio": {Hits: 3, Misses: 2}, "guaranteed_refused_ratio": {Hits: 1, Misses: 4},
 		"bounds_held_ratio": {Hits: 1, Misses: 1, Censored: 1}, "kept_ratio": {Hits: 1, Misses: 1, Censored: 1},
@@ -121,11 +121,11 @@ func TestRatiosAreOfPairs(t *testing.T) {
 		}
 		return out
 	}
-	own, err := c.value(e, of, 0)
+	own, err := c.value(e, of, 0, 100)
 	if err != nil || own.Of != 0 {
 		t.Errorf("%+v, %v", own, err)
 	}
-	if v, err := c.value(e, of, 1); err != nil || v.Value != 2 || v.Low != 2 || v.High != 2 || v.Of != 3 {
+	if v, err := c.value(e, of, 1, 100); err != nil || v.Value != 2 || v.Low != 2 || v.High != 2 || v.Of != 3 {
 		t.Errorf("%+v, %v", v, err)
 	}
 }

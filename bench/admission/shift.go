@@ -20,8 +20,10 @@ var shift = experiment{
 	name: "shift", question: "How long do bounds not hold when the engine's speed changes, and what does it cost?",
 	size: size{[]float64{1}, 200, 12 * time.Minute, 3 * time.Minute},
 	cases: []trial{
-		shifting("2× slower", "marginal", 0.5, false), shifting("2× slower", "online-bound", 0.5, false), shifting("2× slower", "marginal", 0.5, true),
-		shifting("1.5× faster", "marginal", 1.5, false), shifting("1.5× faster", "online-bound", 1.5, false), shifting("1.5× faster", "marginal", 1.5, true),
+		shifting("2× slower", "marginal", "marginal", 0.5, nil), shifting("2× slower", "online-u80", "online-bound", 0.5, nil),
+		shifting("2× slower", "workers unheard", "marginal", 0.5, nothing), shifting("2× slower", told, "marginal", 0.5, atOnce),
+		shifting("1.5× faster", "marginal", "marginal", 1.5, nil), shifting("1.5× faster", "online-u80", "online-bound", 1.5, nil),
+		shifting("1.5× faster", "workers unheard", "marginal", 1.5, nothing), shifting("1.5× faster", told, "marginal", 1.5, atOnce),
 	},
 	columns: []Column{
 		{Name: "bounds_held_before_ratio", About: "part of the bounds that held, of requests that arrived after the warm-up and ended before the shift", Share: true, title: "held before", percent: true, drawn: true},
@@ -38,13 +40,14 @@ var shift = experiment{
 	},
 }
 
-// shifting is an engine whose speed changes after two thirds of the run.
-func shifting(how, arm string, factor float64, tell bool) trial {
-	name := how + ", " + map[string]string{"marginal": "marginal", "online-bound": "online-u80"}[arm]
-	if tell {
-		name = how + ", " + told
-	}
-	return trial{name, func(ctx context.Context, b *bench, p place) (sample, error) {
+func atOnce(slow float64) float64 { return slow }
+
+func nothing(float64) float64 { return 1 }
+
+// shifting is an engine whose speed changes after two thirds of the run. hear, if not nil, is how much slower than usual controllers are told
+// that it is, from how much slower it is.
+func shifting(how, name, arm string, factor float64, hear func(slow float64) float64) trial {
+	return trial{how + ", " + name, func(ctx context.Context, b *bench, p place) (sample, error) {
 		cfg, err := b.config(p.rate, p.seed, b.o.Length)
 		if err != nil {
 			return sample{}, err
@@ -52,12 +55,12 @@ func shifting(how, arm string, factor float64, tell bool) trial {
 		at := b.o.Length * 2 / 3
 		cfg.Speeds = []sim.Speed{{At: at, Factor: factor}}
 		o := control.Options{Arm: arm, Level: 0.8, Seed: p.seed}
-		if tell {
+		if hear != nil {
 			o.Slow = func(now time.Duration) float64 {
 				if now < at {
 					return 1
 				}
-				return 1 / factor
+				return hear(1 / factor)
 			}
 		}
 		_, rows, err := b.simulate(ctx, cfg, o)
