@@ -141,7 +141,7 @@ refresh-gate: build ## measure anew what the gate expects, on purpose (bench/gat
 # Ladders that are the same every time: they run in virtual time.
 LADDERS := seed seed-span queue-budget permits mixed-pilot admitctl chunks order kv uniform
 LADDERS_DOC := docs/experiments/ladders.md
-RUNGS_DOC := docs/experiments/rungs.md
+RUNGS_DOC := docs/experiments/rungs.md docs/experiments/admission-services.md
 LADDERS_FIGURES := goodput latency
 
 .PHONY: reports
