@@ -33,7 +33,7 @@ func loadCompose(t *testing.T, env ...string) *types.Project {
 
 func TestComposeFile(t *testing.T) {
 	p := loadCompose(t)
-	for _, name := range []string{"nats", "clickhouse", "ingress", "scheduler", "worker", "analytics", "prometheus", "grafana"} {
+	for _, name := range []string{"nats", "clickhouse", "ingress", "scheduler", "worker", "analytics", "trainer", "prometheus", "grafana"} {
 		if _, ok := p.Services[name]; !ok {
 			t.Errorf("no service %s", name)
 		}
@@ -126,7 +126,11 @@ func TestComposeServices(t *testing.T) {
 			}
 			env = append(env, key+"="+v)
 		}
-		env = append(env, "CADENCE_DATA_DIR="+filepath.Join(dir, name))
+		state := name
+		if name == "trainer" { // reads the engine that analytics runs
+			state = "analytics"
+		}
+		env = append(env, "CADENCE_DATA_DIR="+filepath.Join(dir, state))
 		d.services[name] = &service{args: s.Command, env: env}
 		d.order = append(d.order, name)
 	}
