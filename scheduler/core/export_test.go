@@ -64,14 +64,19 @@ func (c *Core) Check() error {
 	}
 	booked := 0
 	for _, w := range c.fleet {
-		pages, promisedPages, promised, binds := int32(0), int32(0), 0, false
+		pages, promisedPages, promised := int32(0), int32(0), 0
+		binds, bindsPromised := false, false
 		for i, r := range w.reqs {
 			if r.worker != w || r.slot != i {
 				return fmt.Errorf("worker %s: booked[%d] is not its own", w.id, i)
 			}
 			switch r.state {
 			case binding:
-				binds = true
+				if r.Class == schema.Guaranteed {
+					bindsPromised = true
+				} else {
+					binds = true
+				}
 			case due, sending, running:
 			default:
 				return fmt.Errorf("worker %s has booked a request that is %s", w.id, stateNames[r.state])
@@ -90,7 +95,9 @@ func (c *Core) Check() error {
 			return fmt.Errorf("worker %s: %d booked and %d pages are guaranteed, counted %d and %d", w.id, promised, promisedPages, w.promised, w.promisedPages)
 		}
 		others, othersPages := len(w.reqs)-promised, w.pages-promisedPages
-		if binds && (max(promised, others) > int(w.slots) || w.kvPages > 0 && max(promisedPages, othersPages) > w.kvPages) {
+		// What earlier schedulers bound may be more than there is room for; who binds now must have had it, among its own at least.
+		if bindsPromised && (promised > int(w.slots) || w.kvPages > 0 && promisedPages > w.kvPages) ||
+			binds && (others > int(w.slots) || w.kvPages > 0 && othersPages > w.kvPages) {
 			return fmt.Errorf("worker %s: %d and %d of %d slots and %d and %d of %d pages bound", w.id, promised, others, w.slots, promisedPages, othersPages, w.kvPages)
 		}
 	}
